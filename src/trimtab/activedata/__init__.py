@@ -1,0 +1,1 @@
+"""Feeds, datasets, channels and their results on Spark."""

@@ -1,0 +1,1 @@
+"""Moving subscribers between brokers so that no broker carries too much."""

@@ -1,0 +1,1 @@
+"""Balancing for latency: allocation, queue-depth thresholds from latency requirements, and priorities."""

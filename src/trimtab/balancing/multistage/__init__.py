@@ -1,0 +1,1 @@
+"""Balancing in stages: initial placement, dynamic migration and shuffling, led by a coordination server."""

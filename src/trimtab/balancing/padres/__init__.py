@@ -1,0 +1,1 @@
+"""Balancing by exchanging load information in clusters of brokers: detection, mediation, three offload algorithms."""

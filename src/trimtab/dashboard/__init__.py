@@ -1,0 +1,1 @@
+"""A live view of a running network in the browser."""

@@ -1,0 +1,1 @@
+"""How loaded a broker is, what its subscribers receive, and what a move would change."""

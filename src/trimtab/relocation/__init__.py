@@ -1,0 +1,1 @@
+"""Moving publishers closer to their subscribers: POP, GRAPE and the migration protocol."""

@@ -1,0 +1,1 @@
+"""Replacing and doubling brokers on demand."""
