@@ -1,0 +1,49 @@
+"""The JSON forms: a filter is an array of [attribute, operator, value], a publication an object of attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trimtab.language import limits
+from trimtab.language.errors import LanguageError, LimitError
+from trimtab.language.predicates import Predicate
+
+
+def read_json_filter(text: str | bytes) -> list[Predicate]:
+    """Read a filter's predicates; null as a value, or none, asks for any value."""
+    return predicates_from_data(_decoded(text, limits.FILTER_TEXT_MAX_CHARS, "filter"))
+
+
+def read_json_publication(text: str | bytes) -> dict[str, object]:
+    """Read a publication's attributes, not yet checked."""
+    decoded = _decoded(text, limits.PUBLICATION_TEXT_MAX_CHARS, "publication")
+    if not isinstance(decoded, dict):
+        raise LanguageError('a publication in JSON is an object of attributes, such as {"class": "STOCK"}')
+    return decoded
+
+
+def predicates_from_data(data: object) -> list[Predicate]:
+    """The predicates of a filter's decoded JSON form."""
+    if not isinstance(data, (list, tuple)):
+        raise LanguageError('a filter in JSON is an array such as [["volume", ">", 300000]]')
+    return [_predicate(number, item) for number, item in enumerate(data, 1)]
+
+
+def _predicate(number: int, item: object) -> Predicate:
+    if not isinstance(item, (list, tuple)) or len(item) not in (2, 3) or not isinstance(item[1], str):
+        raise LanguageError(f"predicate {number} is not [attribute, operator, value]")
+    try:
+        return Predicate.spelled(item[0], item[1], item[2] if len(item) == 3 else None)
+    except LanguageError as error:
+        raise type(error)(f"predicate {number}: {error}") from None
+
+
+def _decoded(text: str | bytes, max_chars: int, noun: str) -> Any:
+    if len(text) > max_chars:
+        raise LimitError(f"a {noun} of {len(text):,} characters; at most {max_chars:,} are allowed")
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise LanguageError(f"not JSON: {error}") from None
