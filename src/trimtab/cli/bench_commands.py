@@ -1,0 +1,195 @@
+"""The benchmark commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from trimtab.cli.input_lines import printable, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trimtab.lab.bench_match import MatchFigures, Report, WorkloadFigures
+    from trimtab.lab.match_goals import Goal
+
+_FILE_WIDTH: Final = 120
+"""Columns of the tables where there is no terminal to ask."""
+
+app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("match")
+def bench_match(  # noqa: PLR0917 (each one is an option)
+    workload: Annotated[
+        Literal["stock", "ranges"] | None,
+        typer.Option(help="stock: quotes and six templates; ranges: 20 numeric attributes. Both if not given."),
+    ] = None,
+    filters: Annotated[int, typer.Option(min=1, max=10_000_000, metavar="N", help="Number of filters.")] = 100_000,
+    publications: Annotated[
+        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Number of publications.")
+    ] = 1_024,
+    quotes: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Quotes as CSV or CSV.gz: symbol,date,open,high,low,close,volume."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of all random choices.")] = 1,
+    engine: Annotated[
+        Literal["auto", "kernel", "python"], typer.Option(help="Force the compiled kernel or pure Python.")
+    ] = "auto",
+    scale: Annotated[bool, typer.Option("--scale", help="Also measure with ten times as many filters.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Measure matching: time per publication, memory per filter, cost of changes.
+
+    The same run measures a plain NumPy scan and brute force, and checks that all find the same matches; exit code 1 if
+    not. Needs NumPy: pip install 'trimtab[lab]'.
+
+    \b
+    Example:
+      trimtab bench match --workload ranges --filters 10000
+    """
+    from trimtab.lab.bench_match import MatchBench, MissingLibraryError, run_match_bench
+    from trimtab.lab.bench_workloads import WorkloadName
+    from trimtab.lab.match_goals import judge
+    from trimtab.lab.matching_memory import MeasurementError
+    from trimtab.simulation.workloads.quotes import QuotesError
+
+    bench = MatchBench(
+        workloads=tuple(WorkloadName) if workload is None else (WorkloadName(workload),),
+        filters_count=filters,
+        publications_count=publications,
+        seed=seed,
+        quotes=None if quotes is None else Path(quotes),
+        engine=engine,
+        scale=scale,
+    )
+    try:
+        with _progress() as report:
+            figures = run_match_bench(bench, report)
+    except QuotesError as error:
+        refuse(str(error))
+    except (MissingLibraryError, MeasurementError) as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(1) from None
+    goals = judge(figures)
+    if as_json:
+        _print_json(figures, goals)
+    else:
+        _print_tables(figures, goals)
+    if not figures.verified:
+        typer.echo("the matcher, the NumPy scan and brute force do not find the same matches", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Report]:
+    """Show the current step on a terminal's standard error, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting", spinner="line") as status:
+        yield status.update
+
+
+def _print_json(figures: MatchFigures, goals: list[Goal]) -> None:
+    import msgspec
+
+    typer.echo(json.dumps({**msgspec.to_builtins(figures), "goals": msgspec.to_builtins(goals)}, indent=2))
+
+
+def _print_tables(figures: MatchFigures, goals: list[Goal]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from trimtab.lab.match_goals import FILTERS_COUNT
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
+    first = figures.workloads[0]
+    measured = Table(
+        title=f"Matching with {first.filters_count:,} filters ({first.engine} engine, Python {figures.python_version}, "
+        f"{figures.quotes} quotes, seed {figures.seed})",
+        title_justify="left",
+    )
+    measured.add_column("")
+    for workload in figures.workloads:
+        measured.add_column(workload.workload.value, justify="right")
+    for label, *cells in zip(*(_cells(workload) for workload in figures.workloads), strict=True):
+        measured.add_row(label[0], *(cell[1] for cell in (label, *cells)))
+    console.print(measured)
+    note = "" if first.filters_count == FILTERS_COUNT else f", set for {FILTERS_COUNT:,} filters"
+    wanted = Table(title=f"Goals{note}", title_justify="left")
+    for heading, justify in (
+        ("workload", "left"),
+        ("goal", "left"),
+        ("wanted", "right"),
+        ("measured", "right"),
+        ("met", "left"),
+    ):
+        wanted.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for goal in goals:
+        wanted.add_row(
+            goal.workload.value if goal.workload is not None else "",
+            goal.name,
+            f"{goal.bound} {goal.limit:,.0f} {goal.unit}",
+            f"{_figure(goal.measured)} {goal.unit}",
+            "yes" if goal.met else "NO",
+        )
+    console.print(wanted)
+    console.print("Times are processor time of the one thread that works, except for the import (wall clock).")
+
+
+def _cells(figures: WorkloadFigures) -> list[tuple[str, str]]:
+    """The rows of the table of figures, with their labels."""
+    rows = [
+        ("matches per publication", _figure(figures.matches_per_publication_mean)),
+        ("match_many, 64 at a time (us per publication)", _figure(figures.match_us_per_publication)),
+        ("  with the keys listed", _figure(figures.match_and_list_us_per_publication)),
+        ("NumPy scan (us per publication)", _figure(figures.numpy_scan_us_per_publication)),
+        ("brute force (us per publication)", _figure(figures.brute_force_us_per_publication)),
+        ("times faster than the NumPy scan", _figure(figures.times_faster_than_numpy_scan)),
+        ("  with the keys listed", _figure(figures.times_faster_than_numpy_scan_with_list)),
+        ("times faster than brute force", _figure(figures.times_faster_than_brute_force)),
+        ("memory per filter (bytes)", _figure(figures.memory_bytes_per_filter)),
+        ("filters in the covering set", f"{figures.covering_set_count:,}"),
+    ]
+    changes = (
+        ("add", figures.add),
+        ("remove", figures.remove),
+        ("match between changes", figures.match_between_changes),
+        ("covering set: add", figures.covering_add),
+        ("covering set: remove", figures.covering_remove),
+    )
+    for label, times in changes:
+        cell = f"{_figure(times.median_us)} / {_figure(times.p99_us)} / {_figure(times.max_us)}"
+        rows.append((f"{label}, median / p99 / max (us)", cell))
+    if figures.scale is not None:
+        larger = f"{_figure(figures.scale.larger_match_us_per_publication)} ({figures.scale.cost_ratio:.1f}x)"
+        rows.append((f"match_many at {figures.scale.larger_filters_count:,} filters (us)", larger))
+    rows.append(("same matches as the scan and brute force", "yes" if figures.verified else "NO"))
+    return rows
+
+
+def _figure(value: float) -> str:
+    """A figure with three significant digits.
+
+    >>> _figure(1234.5), _figure(12.34), _figure(0.1234)
+    ('1,234', '12.3', '0.123')
+    """
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"

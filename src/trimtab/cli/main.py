@@ -1,0 +1,54 @@
+"""The `trimtab` command: its subcommands, and how it ends when its reader or its user leaves."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from trimtab import __version__
+from trimtab.cli import bench_commands, language_commands, tour
+
+# Plain help and error texts: brackets in what the user typed are filters, not markup.
+app = typer.Typer(
+    name="trimtab",
+    help="A content-based publish/subscribe network that balances itself.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("match")(language_commands.match)
+app.command("relate")(language_commands.relate)
+app.command("cover")(language_commands.cover)
+app.command("tour")(tour.tour)
+app.add_typer(bench_commands.app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trimtab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options_for_every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and exit with its exit code; a reader that has left (`| head`) is no error to speak of."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

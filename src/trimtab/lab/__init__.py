@@ -1,0 +1,1 @@
+"""Scenarios, parameter sweeps, and the figures and tables made from them."""

@@ -1,0 +1,1 @@
+"""Workloads for experiments and benchmarks: publications, subscriptions and advertisements from a seeded generator."""
