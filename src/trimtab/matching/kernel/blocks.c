@@ -2,8 +2,8 @@
  *
  * In a leaf each dimension (attribute and kind) that enough records use has one bitmap row per cell of its axis, plus one for
  * publications without it. A set bit says that the record does not exclude the cell. ANDing one row per dimension leaves the
- * records that may match; each of them is verified. The work is bound by memory, hence the prefetching and the order: first
- * all leaves, then all rows of the next leaf, last all candidates.
+ * records that may match; their bounds as fine cells settle most of them, the rest are verified. The work is bound by memory,
+ * hence the prefetching and the order: first all leaves, then the rows of the next leaf, last all candidates.
  *
  * A full leaf is divided by the dimension that spares the most work: records that do not use it, those in its lower and those
  * in its upper part. The node remembers what each part admits, so that a publication outside skips the whole branch. The way
@@ -52,20 +52,29 @@ static int same_record(const Record *a, const Record *b)
 
 /* ---- axes ---- */
 
+static LeafDimension *find_dimension(const Leaf *leaf, uint32_t dimension)
+{
+    for (uint32_t place = 0; place < leaf->dimension_count; place++)
+        if (leaf->dimension_ids[place] == dimension)
+            return &leaf->dimensions[place];
+    return NULL;
+}
+
 static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static inline uint8_t cell_of(const Axis *axis, double x)
+static inline uint8_t fine_cell_of(const Axis *axis, double x)
 {
     unsigned cell = 0;
-    for (unsigned step = CELLS / 2; step > 0; step /= 2)
-        if (axis->edges[cell + step - 1] <= x)
-            cell += step;
+    for (unsigned step = FINE_CELLS / 2; step > 0; step /= 2)
+        cell += axis->edges[cell + step - 1] <= x ? step : 0;
     return (uint8_t)cell;
 }
+
+static inline uint8_t cell_of(const Axis *axis, double x) { return fine_cell_of(axis, x) / (FINE_CELLS / CELLS); }
 
 static inline int in_use(const Leaf *leaf, uint32_t slot) { return leaf->active[slot / 64] >> (slot % 64) & 1; }
 
@@ -75,7 +84,7 @@ static void place_edges(Axis *axis, const Leaf *leaf)
     double bounds[2 * BLOCK];
     size_t count = 0;
     for (uint32_t slot = 0; slot < leaf->highest; slot++) {
-        Record *record = in_use(leaf, slot) ? leaf->records[slot] : NULL;
+        Record *record = in_use(leaf, slot) ? leaf->slots[slot].record : NULL;
         int number = record ? term_number(record, axis->dimension) : -1;
         for (int end = 0; number >= 0 && end < 2; end++) {
             double bound = record_bounds(record)[2 * number + end];
@@ -84,24 +93,45 @@ static void place_edges(Axis *axis, const Leaf *leaf)
         }
     }
     qsort(bounds, count, sizeof(double), compare_doubles);
-    for (size_t edge = 0; edge < CELLS - 1; edge++)
-        axis->edges[edge] = count ? bounds[(edge + 1) * count / CELLS] : 0;
+    for (size_t edge = 0; edge < FINE_CELLS - 1; edge++)
+        axis->edges[edge] = count ? bounds[(edge + 1) * count / FINE_CELLS] : 0;
+}
+
+/* The number of the dimension's axis, -1 if it has none yet. */
+static int find_axis(const Tree *tree, uint32_t dimension)
+{
+    for (uint32_t at = 0; at < tree->axis_count; at++)
+        if (tree->axes[at].dimension == dimension)
+            return (int)at;
+    return -1;
+}
+
+static inline uint64_t *axis_users(const Axis *axis, const Leaf *leaf)
+{
+    return axis->users + (size_t)leaf->index * BLOCK_WORDS;
 }
 
 static uint32_t axis_for(Tree *tree, uint32_t dimension, const Leaf *leaf)
 {
-    for (uint32_t at = 0; at < tree->axis_count; at++)
-        if (tree->axes[at].dimension == dimension)
-            return at;
+    int known = find_axis(tree, dimension);
+    if (known >= 0)
+        return (uint32_t)known;
     if (tree->axis_count == tree->axis_room) {
         tree->axis_room = tree->axis_room ? tree->axis_room * 2 : 8;
         tree->axes = GROW(tree->axes, Axis, tree->axis_room);
         tree->cells = GROW(tree->cells, uint8_t, tree->axis_room);
         tree->cells_high = GROW(tree->cells_high, uint8_t, tree->axis_room);
+        tree->fine = GROW(tree->fine, uint16_t, tree->axis_room);
     }
     Axis *axis = &tree->axes[tree->axis_count];
     axis->dimension = dimension;
+    axis->users = NEW_ZEROED(uint64_t, (size_t)tree->leaf_room * BLOCK_WORDS);
     place_edges(axis, leaf);
+    for (uint32_t at = 0; at < tree->leaf_count; at++) {
+        const LeafDimension *used = find_dimension(tree->leaves[at], dimension);
+        if (used != NULL)
+            memcpy(axis_users(axis, tree->leaves[at]), used->users, sizeof used->users);
+    }
     return tree->axis_count++;
 }
 
@@ -115,8 +145,12 @@ static Leaf *leaf_new(Tree *tree)
         tree->leaves = GROW(tree->leaves, Leaf *, tree->leaf_room);
         tree->visited = GROW(tree->visited, const Leaf *, tree->leaf_room);
         tree->masks = must(realloc(tree->masks, sizeof *tree->masks * tree->leaf_room));
+        for (uint32_t at = 0; at < tree->axis_count; at++)
+            tree->axes[at].users = GROW(tree->axes[at].users, uint64_t, (size_t)tree->leaf_room * BLOCK_WORDS);
     }
     leaf->index = tree->leaf_count;
+    for (uint32_t at = 0; at < tree->axis_count; at++)
+        memset(axis_users(&tree->axes[at], leaf), 0, sizeof leaf->active);
     tree->leaves[tree->leaf_count++] = leaf;
     return leaf;
 }
@@ -124,8 +158,9 @@ static Leaf *leaf_new(Tree *tree)
 static void leaf_clear(Leaf *leaf)
 {
     free(leaf->rows);
+    free(leaf->dimension_ids);
     free(leaf->dimensions);
-    free(leaf->records);
+    free(leaf->slots);
     free(leaf->marks);
     uint32_t index = leaf->index;
     memset(leaf, 0, sizeof *leaf);
@@ -135,6 +170,8 @@ static void leaf_clear(Leaf *leaf)
 static void leaf_free(Tree *tree, Leaf *leaf)
 {
     Leaf *last = tree->leaves[--tree->leaf_count];
+    for (uint32_t at = 0; at < tree->axis_count; at++)
+        memmove(axis_users(&tree->axes[at], leaf), axis_users(&tree->axes[at], last), sizeof leaf->active);
     last->index = leaf->index;
     tree->leaves[leaf->index] = last;
     leaf_clear(leaf);
@@ -161,7 +198,7 @@ static void fill_rows(const Tree *tree, Leaf *leaf, uint32_t row)
     uint32_t dimension = tree->axes[leaf->row_axes[row]].dimension;
     memset(row_words(leaf, row, 0), 255, sizeof(uint64_t) * ROWS * leaf->words);
     for (uint32_t slot = 0; slot < leaf->highest; slot++) {
-        Record *record = in_use(leaf, slot) ? leaf->records[slot] : NULL;
+        Record *record = in_use(leaf, slot) ? leaf->slots[slot].record : NULL;
         int number = record ? term_number(record, dimension) : -1;
         if (number >= 0)
             write_bits(tree, leaf, row, slot, record_bounds(record) + 2 * number);
@@ -173,34 +210,44 @@ static uint64_t *rows_resized(uint64_t *rows, const Leaf *leaf)
     return GROW(rows, uint64_t, (size_t)leaf->row_count * ROWS * leaf->words);
 }
 
-static void build_rows(Tree *tree, Leaf *leaf, LeafDimension *dimension)
+static void fill_slot(const Tree *tree, Slot *slot)
+{
+    const Record *record = slot->record;
+    slot->count = slot->open = 0;
+    for (unsigned number = 0; number < record->term_count; number++) {
+        uint32_t head = record_heads(record)[number];
+        int axis = find_axis(tree, dimension_of(head_attribute(head), head_kind(head)));
+        if (head_kind(head) == STR || head_flags(head) & VERIFY || axis < 0 || slot->count == SLOT_TERMS)
+            slot->open = 1;
+        if (axis < 0 || slot->count == SLOT_TERMS)
+            continue;
+        slot->axes[slot->count] = (uint8_t)axis;
+        slot->lo[slot->count] = fine_cell_of(&tree->axes[axis], record_bounds(record)[2 * number]);
+        slot->hi[slot->count++] = fine_cell_of(&tree->axes[axis], record_bounds(record)[2 * number + 1]);
+    }
+}
+
+static void build_rows(Tree *tree, Leaf *leaf, uint32_t place)
 {
     if (leaf->row_count == ROW_DIMENSIONS_MAX || tree->axis_count == AXES_MAX)
         return;
-    uint32_t row = leaf->row_count++;
-    leaf->row_axes[row] = (uint8_t)axis_for(tree, dimension->dimension, leaf);
+    uint32_t row = leaf->row_count++, axes_before = tree->axis_count;
+    leaf->row_axes[row] = (uint8_t)axis_for(tree, leaf->dimension_ids[place], leaf);
     leaf->rows = rows_resized(leaf->rows, leaf);
-    dimension->row = (int32_t)row;
+    leaf->dimensions[place].row = (int32_t)row;
     fill_rows(tree, leaf, row);
+    for (uint32_t slot = 0; tree->axis_count > axes_before && slot < leaf->highest; slot++)
+        if (in_use(leaf, slot))
+            fill_slot(tree, &leaf->slots[slot]);
 }
 
 static void build_wanted_rows(Tree *tree, Leaf *leaf)
 {
     if (leaf->count < ROWS_FROM)
         return;
-    for (uint32_t at = 0; at < leaf->dimension_count; at++) {
-        LeafDimension *dimension = &leaf->dimensions[at];
-        if (dimension->row < 0 && dimension->uses * USES_SHARE >= leaf->count)
-            build_rows(tree, leaf, dimension);
-    }
-}
-
-static LeafDimension *find_dimension(const Leaf *leaf, uint32_t dimension)
-{
-    for (uint32_t at = 0; at < leaf->dimension_count; at++)
-        if (leaf->dimensions[at].dimension == dimension)
-            return &leaf->dimensions[at];
-    return NULL;
+    for (uint32_t place = 0; place < leaf->dimension_count; place++)
+        if (leaf->dimensions[place].row < 0 && leaf->dimensions[place].uses * USES_SHARE >= leaf->count)
+            build_rows(tree, leaf, place);
 }
 
 static LeafDimension *leaf_dimension(Leaf *leaf, uint32_t dimension)
@@ -210,11 +257,12 @@ static LeafDimension *leaf_dimension(Leaf *leaf, uint32_t dimension)
         return found;
     if (leaf->dimension_count == leaf->dimension_room) {
         leaf->dimension_room = leaf->dimension_room ? leaf->dimension_room * 2 : 2;
+        leaf->dimension_ids = GROW(leaf->dimension_ids, uint32_t, leaf->dimension_room);
         leaf->dimensions = GROW(leaf->dimensions, LeafDimension, leaf->dimension_room);
     }
-    found = &leaf->dimensions[leaf->dimension_count++];
-    *found = (LeafDimension){.dimension = dimension, .row = -1};
-    return found;
+    leaf->dimension_ids[leaf->dimension_count] = dimension;
+    leaf->dimensions[leaf->dimension_count] = (LeafDimension){.row = -1};
+    return &leaf->dimensions[leaf->dimension_count++];
 }
 
 static uint32_t free_slot(const Leaf *leaf)
@@ -228,7 +276,7 @@ static uint32_t free_slot(const Leaf *leaf)
 static void grow_leaf(const Tree *tree, Leaf *leaf)
 {
     leaf->room = leaf->room ? leaf->room * 2 : LEAF_ROOM_MIN;
-    leaf->records = GROW(leaf->records, Record *, leaf->room);
+    leaf->slots = GROW(leaf->slots, Slot, leaf->room);
     leaf->marks = GROW(leaf->marks, uint16_t, leaf->room);
     uint32_t words = (leaf->room + 63) / 64;
     if (words == leaf->words)
@@ -252,7 +300,8 @@ static void leaf_insert(Tree *tree, Leaf *leaf, Record *record)
         grow_leaf(tree, leaf);
     uint64_t bit = 1ull << slot % 64;
     leaf->active[slot / 64] |= bit;
-    leaf->records[slot] = record;
+    leaf->slots[slot].record = record;
+    fill_slot(tree, &leaf->slots[slot]);
     leaf->marks[slot] = (uint16_t)record->hash;
     leaf->count++;
     leaf->highest = slot + 1 > leaf->highest ? slot + 1 : leaf->highest;
@@ -263,31 +312,35 @@ static void leaf_insert(Tree *tree, Leaf *leaf, Record *record)
         LeafDimension *dimension = leaf_dimension(leaf, record_dimension(record, number));
         dimension->uses++;
         dimension->users[slot / 64] |= bit;
+        int axis = find_axis(tree, record_dimension(record, number));
+        if (axis >= 0)
+            axis_users(&tree->axes[axis], leaf)[slot / 64] |= bit;
         if (dimension->row >= 0)
             write_bits(tree, leaf, (uint32_t)dimension->row, slot, record_bounds(record) + 2 * number);
         else if (leaf->count > ROWS_FROM && dimension->uses * USES_SHARE >= leaf->count)
-            build_rows(tree, leaf, dimension);
+            build_rows(tree, leaf, (uint32_t)(dimension - leaf->dimensions));
     }
     if (leaf->count == ROWS_FROM)
         build_wanted_rows(tree, leaf);
 }
 
-static void leaf_remove(Leaf *leaf, Record *record)
+static void leaf_remove(const Tree *tree, Leaf *leaf, const Record *record)
 {
     uint32_t slot = record->slot;
     uint64_t bit = 1ull << slot % 64;
     leaf->active[slot / 64] &= ~bit;
-    if (--leaf->count == 0) {
-        leaf_clear(leaf);
-        return;
-    }
     for (unsigned number = 0; number < record->term_count; number++) {
         LeafDimension *dimension = find_dimension(leaf, record_dimension(record, number));
+        int axis = find_axis(tree, record_dimension(record, number));
         dimension->uses--;
         dimension->users[slot / 64] &= ~bit;
+        if (axis >= 0)
+            axis_users(&tree->axes[axis], leaf)[slot / 64] &= ~bit;
         for (unsigned cell = 0; dimension->row >= 0 && cell < ROWS; cell++)
             row_words(leaf, (uint32_t)dimension->row, cell)[slot / 64] |= bit;
     }
+    if (--leaf->count == 0)
+        leaf_clear(leaf);
 }
 
 /* ---- the way to a leaf, and dividing a full one ---- */
@@ -347,12 +400,10 @@ static Node *way_to_leaf(Tree *tree, const Record *record, int make)
     return node;
 }
 
-static double span(const Tree *tree, uint32_t dimension, double lo, double hi)
+/* The share of publications that the interval may concern. */
+static double span(const Axis *axis, double lo, double hi)
 {
-    for (uint32_t at = 0; at < tree->axis_count; at++)
-        if (tree->axes[at].dimension == dimension)
-            return (cell_of(&tree->axes[at], hi) - cell_of(&tree->axes[at], lo) + 1) / (double)CELLS;
-    return 1;
+    return (fine_cell_of(axis, hi) - fine_cell_of(axis, lo) + 1) / (double)FINE_CELLS;
 }
 
 /* The middle of a sample of the anchors in one dimension. */
@@ -361,16 +412,16 @@ static double sampled_median(const Leaf *leaf, uint32_t dimension)
     double anchors[SAMPLE + 1];
     size_t taken = 0;
     for (uint32_t slot = 0; slot < BLOCK; slot += BLOCK / SAMPLE + 1) {
-        int number = term_number(leaf->records[slot], dimension);
+        int number = term_number(leaf->slots[slot].record, dimension);
         if (number >= 0)
-            anchors[taken++] = anchor(record_bounds(leaf->records[slot]) + 2 * number);
+            anchors[taken++] = anchor(record_bounds(leaf->slots[slot].record) + 2 * number);
     }
     qsort(anchors, taken, sizeof(double), compare_doubles);
     return taken ? anchors[taken / 2] : 0;
 }
 
 /* How much scanning is left per publication if a full leaf is divided this way; above BLOCK if that is no division. */
-static double cost_of_division(const Tree *tree, const Leaf *leaf, Node *way)
+static double cost_of_division(const Axis *axis, const Leaf *leaf, Node *way)
 {
     uint32_t sizes[3] = {0, 0, 0};
     double all_lo = INFINITY, all_hi = -INFINITY;
@@ -380,19 +431,19 @@ static double cost_of_division(const Tree *tree, const Leaf *leaf, Node *way)
     }
     for (uint32_t slot = 0; slot < BLOCK; slot++) {
         const double *bounds;
-        unsigned side = branch(way, leaf->records[slot], &bounds);
+        unsigned side = branch(way, leaf->slots[slot].record, &bounds);
         sizes[side]++;
         if (bounds != NULL) {
             widen(&way->lo[side], &way->hi[side], bounds);
             widen(&all_lo, &all_hi, bounds);
         }
     }
-    double before = sizes[0] ? 1 : span(tree, way->dimension, all_lo, all_hi), cost = sizes[0];
+    double before = sizes[0] ? 1 : span(axis, all_lo, all_hi), cost = sizes[0];
     for (unsigned side = 0; side < 3; side++) {
         if (sizes[side] * 10 > BLOCK * 9)
             return 2.0 * BLOCK;
         if (side && sizes[side])
-            cost += sizes[side] * span(tree, way->dimension, way->lo[side], way->hi[side]) / before;
+            cost += sizes[side] * span(axis, way->lo[side], way->hi[side]) / before;
     }
     return cost;
 }
@@ -402,9 +453,9 @@ static void choose_division(const Tree *tree, const Leaf *leaf, Node *node)
     double best = 0.98 * BLOCK;
     int found = 0;
     for (uint32_t row = 0; row < leaf->row_count; row++) {
-        Node way = {.dimension = tree->axes[leaf->row_axes[row]].dimension};
-        way.threshold = sampled_median(leaf, way.dimension);
-        double cost = cost_of_division(tree, leaf, &way);
+        const Axis *axis = &tree->axes[leaf->row_axes[row]];
+        Node way = {.dimension = axis->dimension, .threshold = sampled_median(leaf, axis->dimension)};
+        double cost = cost_of_division(axis, leaf, &way);
         if (cost < best) {
             best = cost;
             *node = way;
@@ -417,7 +468,7 @@ static void choose_division(const Tree *tree, const Leaf *leaf, Node *node)
     for (uint32_t bit = 1; bit <= 32; bit++) {
         uint32_t ones = 0;
         for (uint32_t slot = 0; slot < BLOCK; slot++)
-            ones += leaf->records[slot]->hash >> (bit - 1) & 1;
+            ones += leaf->slots[slot].record->hash >> (bit - 1) & 1;
         uint32_t gap = 2 * ones > BLOCK ? 2 * ones - BLOCK : BLOCK - 2 * ones;
         if (gap < best_gap) {
             best_gap = gap;
@@ -438,10 +489,10 @@ static void divide(Tree *tree, Node *node)
     choose_division(tree, leaf, node);
     for (uint32_t slot = 0; slot < BLOCK; slot++) {
         const double *bounds;
-        Node **child = &node->children[branch(node, leaf->records[slot], &bounds)];
+        Node **child = &node->children[branch(node, leaf->slots[slot].record, &bounds)];
         if (*child == NULL)
             *child = node_new(leaf_new(tree));
-        leaf_insert(tree, (*child)->leaf, leaf->records[slot]);
+        leaf_insert(tree, (*child)->leaf, leaf->slots[slot].record);
     }
     leaf_free(tree, leaf);
 }
@@ -472,11 +523,14 @@ void tree_free(Tree *tree)
         free(tree->leaves[at]);
     }
     free(tree->leaves);
+    for (uint32_t at = 0; at < tree->axis_count; at++)
+        free(tree->axes[at].users);
     free(tree->visited);
     free(tree->masks);
     free(tree->axes);
     free(tree->cells);
     free(tree->cells_high);
+    free(tree->fine);
     free(tree);
 }
 
@@ -493,8 +547,8 @@ Record *tree_find(Tree *tree, const Record *like)
     const Node *node = way_to_leaf(tree, like, 0);
     const Leaf *leaf = node ? node->leaf : NULL;
     for (uint32_t slot = 0; leaf && (slot = marked_slot(leaf, (uint16_t)like->hash, slot)) < leaf->highest; slot++)
-        if (in_use(leaf, slot) && same_record(leaf->records[slot], like))
-            return leaf->records[slot];
+        if (in_use(leaf, slot) && same_record(leaf->slots[slot].record, like))
+            return leaf->slots[slot].record;
     return NULL;
 }
 
@@ -508,7 +562,7 @@ void tree_insert(Tree *tree, Record *record)
     leaf_insert(tree, node->leaf, record);
 }
 
-void tree_remove(Record *record) { leaf_remove(record->home, record); }
+void tree_remove(const Tree *tree, Record *record) { leaf_remove(tree, record->home, record); }
 
 /* ---- questions: which leaves, which of their records ---- */
 
@@ -525,7 +579,7 @@ static void push_active(Index *index, const Leaf *leaf, const uint64_t *mask)
 {
     for (uint32_t word = 0; word < leaf->words; word++)
         for (uint64_t bits = mask[word]; bits; bits &= bits - 1)
-            push_candidate(index, &leaf->records[word * 64 + (uint32_t)LOWEST_BIT(bits)]);
+            push_candidate(index, &leaf->slots[word * 64 + (uint32_t)LOWEST_BIT(bits)].record);
 }
 
 /* Four words of a row at once. */
@@ -584,8 +638,11 @@ static void visit_for_match(const Index *index, Tree *tree, const Node *node)
 
 static inline void prefetch_rows(const Leaf *leaf, const uint8_t *cells)
 {
-    for (uint32_t row = 0; row < leaf->row_count; row++)
-        PREFETCH(row_words(leaf, row, cells[leaf->row_axes[row]]));
+    for (uint32_t row = 0; row < leaf->row_count; row++) {
+        const uint64_t *words = row_words(leaf, row, cells[leaf->row_axes[row]]);
+        for (uint32_t word = 0; word < leaf->words; word += 8)
+            PREFETCH(words + word);
+    }
 }
 
 /* Which records of a leaf the publication's cells leave. No branch depends on the rows, so that many loads are under way. */
@@ -609,7 +666,7 @@ static inline void mask_for_match(const Leaf *leaf, const uint8_t *cells, uint64
 
 static WIDE void scan_for_match(Tree *tree)
 {
-    enum { AHEAD = 4 };
+    enum { AHEAD = 2 };
     for (uint32_t at = 0; at < tree->visited_count + AHEAD; at++) {
         if (at < tree->visited_count)
             prefetch_rows(tree->visited[at], tree->cells);
@@ -618,17 +675,51 @@ static WIDE void scan_for_match(Tree *tree)
     }
 }
 
+/* Settle a candidate by fine cells: strictly inside everywhere it matches, outside anywhere it does not. */
+static inline void settle(Index *index, const uint16_t *fine, const Slot *slot)
+{
+    int outside = 0, unsure = slot->open;
+    for (unsigned at = 0; at < slot->count; at++) {
+        unsigned cell = fine[slot->axes[at]];
+        outside |= cell < slot->lo[at] || cell > slot->hi[at]; /* nowhere is above all */
+        unsure |= cell == slot->lo[at] || cell == slot->hi[at];
+    }
+    if (outside)
+        return;
+    if (unsure)
+        push_unsure(index, slot->record);
+    else
+        push_found(index, slot->record);
+}
+
 void tree_match(Index *index, Tree *tree)
 {
     for (uint32_t at = 0; at < tree->axis_count; at++) {
         const double *x = place_of(index, tree->axes[at].dimension);
-        tree->cells[at] = x ? cell_of(&tree->axes[at], *x) : ABSENT;
+        tree->fine[at] = x ? fine_cell_of(&tree->axes[at], *x) : NOWHERE;
+        tree->cells[at] = (uint8_t)(tree->fine[at] / (FINE_CELLS / CELLS)); /* nowhere becomes ABSENT */
     }
     tree->visited_count = 0;
     visit_for_match(index, tree, tree->root);
     scan_for_match(tree);
+    index->candidate_count = 0;
     for (uint32_t at = 0; at < tree->visited_count; at++)
         push_active(index, tree->visited[at], tree->masks[at]);
+    for (size_t at = 0; at < index->candidate_count; at++)
+        settle(index, tree->fine, (const Slot *)(const void *)index->candidates[at]);
+}
+
+/* Have the dimensions of a leaf at hand that is looked at soon. */
+static inline void prefetch_dimensions(const Tree *tree, uint32_t at)
+{
+    enum { SOON = 4, LINES = 6 };
+    if (at + 2 * SOON < tree->visited_count)
+        PREFETCH(tree->visited[at + 2 * SOON]->dimension_ids);
+    if (at + SOON < tree->visited_count) {
+        const Leaf *leaf = tree->visited[at + SOON];
+        for (unsigned line = 0; line < LINES; line++)
+            PREFETCH((const char *)leaf->dimensions + 64 * line);
+    }
 }
 
 /* The filter's term that a stored term on this dimension would have to cover; NULL if it has none. */
@@ -676,11 +767,11 @@ void tree_covering(Index *index, Tree *tree, const Term *terms, int count)
     for (uint32_t at = 0; at < tree->visited_count; at++) {
         const Leaf *leaf = tree->visited[at];
         uint64_t mask[BLOCK_WORDS], left = 1;
+        prefetch_dimensions(tree, at);
         memcpy(mask, leaf->active, sizeof mask);
         for (uint32_t place = 0; place < leaf->dimension_count && left; place++) {
-            const LeafDimension *dimension = &leaf->dimensions[place];
-            if (term_in(terms, count, dimension->dimension) == NULL)
-                left = and_not_words(mask, dimension->users, leaf->words);
+            if (term_in(terms, count, leaf->dimension_ids[place]) == NULL)
+                left = and_not_words(mask, leaf->dimensions[place].users, leaf->words);
         }
         for (uint32_t row = 0; row < leaf->row_count && left; row++) {
             unsigned low = tree->cells[leaf->row_axes[row]], high = tree->cells_high[leaf->row_axes[row]];
@@ -722,40 +813,63 @@ static void visit_for_covered(Tree *tree, const Node *node, const Term *terms, i
     }
 }
 
-/* Whether the leaf may hold records that use every dimension of the terms and stay inside their intervals. Only intervals of
- * numbers are sharp enough to rule a record out by the cells beside them. */
-static uint64_t mask_for_covered(const Tree *tree, const Leaf *leaf, const Term *terms, int count, uint64_t *mask)
+/* What a question for covered records asks in one dimension. */
+typedef struct {
+    const Term *term;
+    const Axis *axis;         /* NULL if the dimension has none */
+    unsigned below, above;    /* the cells beside the term's interval, NO_CELL at the ends and for all but numbers */
+} Inside;
+enum { NO_CELL = 255 };
+
+/* Records of the leaf that use every dimension asked for and do not reach into the cells beside the intervals. Only intervals
+ * of numbers are sharp enough to rule a record out by these. */
+static uint64_t mask_for_covered(const Leaf *leaf, const Inside *asked, int count, uint64_t *mask)
 {
     uint64_t left = 1;
     memcpy(mask, leaf->active, sizeof leaf->active);
     for (int at = 0; at < count && left; at++) {
-        if (terms[at].kind == ANY)
-            continue;
-        const LeafDimension *dimension = find_dimension(leaf, dimension_of(terms[at].attribute, terms[at].kind));
-        left = dimension ? and_words(mask, dimension->users, leaf->words) : 0;
+        const Term *term = asked[at].term;
+        const LeafDimension *used =
+            asked[at].axis ? NULL : find_dimension(leaf, dimension_of(term->attribute, term->kind));
+        const uint64_t *users = asked[at].axis ? axis_users(asked[at].axis, leaf) : used ? used->users : NULL;
+        left = users ? and_words(mask, users, leaf->words) : 0;
     }
     for (int at = 0; at < count && left; at++) {
-        const LeafDimension *dimension = find_dimension(leaf, dimension_of(terms[at].attribute, NUM));
-        if (terms[at].kind != NUM || dimension->row < 0)
+        if (asked[at].below == NO_CELL && asked[at].above == NO_CELL)
             continue;
-        uint32_t row = (uint32_t)dimension->row;
-        const Axis *axis = &tree->axes[leaf->row_axes[row]];
-        unsigned first = cell_of(axis, terms[at].lo), last = cell_of(axis, terms[at].hi);
-        if (first > 0)
-            left = and_not_words(mask, row_words(leaf, row, first - 1), leaf->words);
-        if (last < CELLS - 1)
-            left = and_not_words(mask, row_words(leaf, row, last + 1), leaf->words);
+        const LeafDimension *used = find_dimension(leaf, asked[at].axis->dimension);
+        if (used->row < 0)
+            continue;
+        if (asked[at].below != NO_CELL)
+            left = and_not_words(mask, row_words(leaf, (uint32_t)used->row, asked[at].below), leaf->words);
+        if (asked[at].above != NO_CELL && left)
+            left = and_not_words(mask, row_words(leaf, (uint32_t)used->row, asked[at].above), leaf->words);
     }
     return left;
 }
 
 void tree_covered(Index *index, Tree *tree, const Term *terms, int count)
 {
+    Inside asked[TERMS_MAX];
+    int asked_count = 0;
+    for (int at = 0; at < count; at++) {
+        if (terms[at].kind == ANY)
+            continue;
+        int number = find_axis(tree, dimension_of(terms[at].attribute, terms[at].kind));
+        const Axis *axis = number < 0 ? NULL : &tree->axes[number];
+        Inside inside = {&terms[at], axis, NO_CELL, NO_CELL};
+        if (axis != NULL && terms[at].kind == NUM) {
+            unsigned first = cell_of(axis, terms[at].lo), last = cell_of(axis, terms[at].hi);
+            inside.below = first > 0 ? first - 1 : NO_CELL;
+            inside.above = last < CELLS - 1 ? last + 1 : NO_CELL;
+        }
+        asked[asked_count++] = inside;
+    }
     tree->visited_count = 0;
     visit_for_covered(tree, tree->root, terms, count);
     for (uint32_t at = 0; at < tree->visited_count; at++) {
         uint64_t mask[BLOCK_WORDS];
-        if (mask_for_covered(tree, tree->visited[at], terms, count, mask))
+        if (mask_for_covered(tree->visited[at], asked, asked_count, mask))
             push_active(index, tree->visited[at], mask);
     }
 }
@@ -771,8 +885,9 @@ size_t tree_bytes(const Tree *tree)
     size_t bytes = sizeof *tree + sizeof(Axis) * tree->axis_room + sizeof(void *) * 2 * tree->leaf_room;
     for (uint32_t at = 0; at < tree->leaf_count; at++) {
         const Leaf *leaf = tree->leaves[at];
-        bytes += sizeof *leaf + sizeof(Node) * 3 / 2 + leaf->room * (sizeof(Record *) + sizeof(uint16_t)) +
-                 leaf->dimension_room * sizeof(LeafDimension) + leaf->row_count * sizeof(uint64_t) * ROWS * leaf->words;
+        bytes += sizeof *leaf + sizeof(Node) * 3 / 2 + leaf->room * (sizeof(Slot) + sizeof(uint16_t)) +
+                 leaf->dimension_room * (sizeof(LeafDimension) + sizeof(uint32_t)) + leaf->row_count * sizeof(uint64_t) * ROWS * leaf->words +
+                 tree->axis_count * sizeof leaf->active;
     }
     return bytes;
 }

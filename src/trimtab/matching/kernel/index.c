@@ -13,6 +13,7 @@ static void release_attribute(Index *index, uint32_t attribute)
         PyErr_Clear();
     Py_CLEAR(index->names[attribute]);
     index->values[attribute].stamp = 0;
+    index->names_version++;
     index->free_attributes[index->free_attribute_count++] = attribute;
 }
 
@@ -353,7 +354,7 @@ static void remove_record(Index *index, Record *record)
     if (record->place == IN_CLUSTER)
         cluster->always = NULL;
     else if (record->place == IN_LEAF)
-        tree_remove(record);
+        tree_remove(cluster->tree, record);
     else {
         List *list = record->home;
         list_remove(list, one_sided_key(record, list->op), record);
@@ -517,6 +518,24 @@ static PyObject *index_remove(Index *index, PyObject *key)
 
 /* ---- matching ---- */
 
+/* The attribute of a publication's name, -1 if looking it up failed. Publications of one kind have their names in one order,
+ * so the answer for a place is mostly the same as last time. */
+enum { UNKNOWN_ATTRIBUTE = -2 };
+static int64_t attribute_at(Index *index, uint32_t number, PyObject *name)
+{
+    NamePlace *last = &index->last_names[number % LAST_NAMES];
+    if (last->name == name && last->names_version == index->names_version)
+        return last->attribute;
+    PyObject *id = PyDict_GetItemWithError(index->attribute_ids, name);
+    if (id == NULL && PyErr_Occurred())
+        return -1;
+    int64_t attribute = id ? (int64_t)PyLong_AsUnsignedLong(id) : UNKNOWN_ATTRIBUTE;
+    Py_XSETREF(last->name, Py_NewRef(name)); /* kept, so that no other name can come to lie at its address */
+    last->names_version = index->names_version;
+    last->attribute = attribute;
+    return attribute;
+}
+
 static int read_publication(Index *index, PyObject *values)
 {
     if (++index->stamp == 0) {
@@ -526,14 +545,13 @@ static int read_publication(Index *index, PyObject *values)
     }
     PyObject *name, *object;
     Py_ssize_t place = 0;
-    while (PyDict_Next(values, &place, &name, &object)) {
-        PyObject *id = PyDict_GetItemWithError(index->attribute_ids, name);
-        if (id == NULL) {
-            if (PyErr_Occurred())
-                return -1;
+    for (uint32_t number = 0; PyDict_Next(values, &place, &name, &object); number++) {
+        int64_t attribute = attribute_at(index, number, name);
+        if (attribute == UNKNOWN_ATTRIBUTE)
             continue;
-        }
-        Value *value = &index->values[PyLong_AsUnsignedLong(id)];
+        if (attribute < 0)
+            return -1;
+        Value *value = &index->values[attribute];
         if (read_value(value, name, object) < 0)
             return -1;
         value->stamp = index->stamp;
@@ -566,7 +584,10 @@ static void match_cluster(Index *index, Cluster *cluster)
         tree_match(index, cluster->tree);
 }
 
-static void begin_query(Index *index) { index->candidate_count = index->found_count = index->prefix_count = 0; }
+static void begin_query(Index *index)
+{
+    index->candidate_count = index->unsure_count = index->found_count = index->prefix_count = 0;
+}
 
 /* Fill in what matches a dictionary of values. */
 static int match_values(Index *index, PyObject *values)
@@ -589,13 +610,12 @@ static int match_values(Index *index, PyObject *values)
             hash_find(&table->hash, fold(hash), cluster_has_values, table, index->values, &id) == 1)
             match_cluster(index, table->clusters[id]);
     }
-    for (size_t at = 0; at < index->candidate_count; at++) {
-        Record *record = candidate(index, at);
-        int admits = record_admits(index, record);
+    for (size_t at = 0; at < index->unsure_count; at++) {
+        int admits = record_admits(index, index->unsure[at]);
         if (admits < 0)
             return -1;
         if (admits)
-            push_found(index, record);
+            push_found(index, index->unsure[at]);
     }
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -882,8 +902,11 @@ static void index_dealloc(Index *index)
     free(index->free_attributes);
     free(index->values);
     free(index->candidates);
+    free(index->unsure);
     free(index->found);
     free(index->prefixes);
+    for (uint32_t at = 0; at < LAST_NAMES; at++)
+        Py_XDECREF(index->last_names[at].name);
     Py_XDECREF(index->attribute_ids);
     Py_TYPE(index)->tp_free((PyObject *)index);
 }

@@ -169,41 +169,49 @@ void list_free(List *list);
 
 /* ---- blocks.c: a tree whose leaves hold up to BLOCK records as bitmaps ---- */
 
-#ifndef BLOCK
-#define BLOCK 512
-#endif
+#define BLOCK 1024
 #define BLOCK_WORDS (BLOCK / 64)
-#ifndef CELLS
-#define CELLS 64
-#endif
+#define CELLS 32
+#define FINE_CELLS 256 /* each cell is divided into eight fine ones */
 #define ABSENT CELLS /* the row for publications without the dimension */
 #define ROWS (CELLS + 1)
 #define ROW_DIMENSIONS_MAX 24
 #define AXES_MAX 255
 
+#define NOWHERE FINE_CELLS
+
 static inline uint32_t dimension_of(uint32_t attribute, unsigned kind) { return attribute << 2 | kind; }
 
 /* A dimension (attribute and kind) as one leaf sees it. */
 typedef struct {
-    uint32_t dimension;
     uint32_t uses;
     int32_t row; /* number of its rows in the leaf, -1 if too few records use it */
     uint64_t users[BLOCK_WORDS];
 } LeafDimension;
 
-/* What a publication's way through the leaf needs stands first, in two cache lines. */
+/* A record's place in a leaf, with its bounds as fine cells: most candidates are settled without reading the record. */
+#define SLOT_TERMS 7
+typedef struct {
+    Record *record; /* first, so that a slot is a place of a record */
+    uint8_t count;  /* terms that follow */
+    uint8_t axes[SLOT_TERMS], lo[SLOT_TERMS], hi[SLOT_TERMS];
+    uint8_t open; /* there is more to ask than cells can tell */
+    uint8_t unused;
+} Slot;
+
+/* What questions need stands first. */
 typedef struct Leaf {
     uint64_t *rows; /* per dimension ROWS rows; a set bit: the record does not exclude the cell */
+    Slot *slots;
+    uint32_t *dimension_ids; /* apart from the rest, for it is searched often */
+    LeafDimension *dimensions;
     uint32_t count, highest, words; /* records, one more than the highest slot in use, words in a row */
-    uint32_t row_count;
+    uint32_t row_count, dimension_count, dimension_room;
     uint8_t row_axes[ROW_DIMENSIONS_MAX];
     uint64_t active[BLOCK_WORDS];
-    Record **records;
     uint16_t *marks; /* part of each record's hash, to find an identical one */
-    LeafDimension *dimensions;
-    uint32_t dimension_count, dimension_room;
-    uint32_t room; /* slots allocated */
-    uint32_t index; /* in the tree's leaves */
+    uint32_t room;   /* slots allocated */
+    uint32_t index;  /* in the tree's leaves */
 } Leaf;
 
 typedef struct Node {
@@ -218,7 +226,8 @@ typedef struct Node {
 /* The cells of one dimension for a whole tree, fixed when the first leaf builds rows for it. */
 typedef struct {
     uint32_t dimension;
-    double edges[CELLS - 1];
+    uint64_t *users; /* by leaf: which of its records use the dimension; together, so that they are read as one stream */
+    double edges[FINE_CELLS - 1];
 } Axis;
 
 typedef struct {
@@ -228,6 +237,7 @@ typedef struct {
     Axis *axes;
     uint32_t axis_count, axis_room;
     uint8_t *cells, *cells_high; /* for one query: one per axis */
+    uint16_t *fine;              /* for one publication: the fine cell per axis, or NOWHERE */
     const Leaf **visited;        /* for one query: the leaves to scan */
     uint64_t (*masks)[BLOCK_WORDS]; /* and which of their records are left */
     uint32_t visited_count;
@@ -267,9 +277,19 @@ typedef struct {
 } KeyEntry;
 #define KEY_SLAB 1024
 
+/* The name that stood at a place of the publication before, and what it meant. */
+typedef struct {
+    PyObject *name;
+    int64_t attribute;
+    uint64_t names_version;
+} NamePlace;
+#define LAST_NAMES 32
+
 typedef struct {
     PyObject_HEAD
     PyObject *attribute_ids; /* name -> id */
+    NamePlace last_names[LAST_NAMES];
+    uint64_t names_version; /* counts changes of attribute_ids */
     PyObject **names;
     uint32_t *uses;
     uint32_t attribute_count, attribute_room;
@@ -287,8 +307,10 @@ typedef struct {
     Py_ssize_t key_count, record_count;
     uint64_t version;
     /* scratch for one query */
-    Record *const **candidates; /* places where records stand: their memory arrives while others are collected */
+    Record *const **candidates; /* places where records stand (slots, when matching) */
     size_t candidate_count, candidate_room;
+    Record **unsure;
+    size_t unsure_count, unsure_room;
     Record **found;
     size_t found_count, found_room;
     Prefix *prefixes;
@@ -322,7 +344,7 @@ Tree *tree_new(void);
 void tree_free(Tree *tree);
 Record *tree_find(Tree *tree, const Record *like);
 void tree_insert(Tree *tree, Record *record);
-void tree_remove(Record *record);
+void tree_remove(const Tree *tree, Record *record);
 void tree_match(Index *index, Tree *tree);
 void tree_covering(Index *index, Tree *tree, const Term *terms, int count);
 void tree_covered(Index *index, Tree *tree, const Term *terms, int count);
@@ -339,25 +361,29 @@ static inline void push_candidate(Index *index, Record *const *place)
     index->candidates[index->candidate_count++] = place;
 }
 
-/* A candidate's record; the records of later candidates are fetched meanwhile. */
-static inline Record *candidate(const Index *index, size_t at)
+static inline Record *candidate(const Index *index, size_t at) { return *index->candidates[at]; }
+
+static inline void push_record(Record ***records, size_t *count, size_t *room, Record *record)
 {
-    enum { AHEAD = 12 };
-    if (at + AHEAD < index->candidate_count) {
-        const Record *later = *index->candidates[at + AHEAD];
-        PREFETCH(later);
-        PREFETCH((const char *)later + 64);
+    if (*count == *room) {
+        *room = *room ? *room * 2 : 256;
+        *records = GROW(*records, Record *, *room);
     }
-    return *index->candidates[at];
+    (*records)[(*count)++] = record;
 }
 
 static inline void push_found(Index *index, Record *record)
 {
-    if (index->found_count == index->found_room) {
-        index->found_room = index->found_room ? index->found_room * 2 : 256;
-        index->found = GROW(index->found, Record *, index->found_room);
-    }
-    index->found[index->found_count++] = record;
+    push_record(&index->found, &index->found_count, &index->found_room, record);
+}
+
+/* A record that has to be read to know whether it matches. */
+static inline void push_unsure(Index *index, Record *record)
+{
+    PREFETCH(record);
+    PREFETCH((const char *)record + 64);
+    PREFETCH((const char *)record + 128);
+    push_record(&index->unsure, &index->unsure_count, &index->unsure_room, record);
 }
 
 /* ---- matches.c ---- */

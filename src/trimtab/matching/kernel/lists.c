@@ -7,13 +7,12 @@ enum { CHUNK_MAX = 256 };
 /* The number of keys below the wanted one, or not above it if `or_equal`. */
 static uint32_t position(const double *keys, uint32_t count, double key, int or_equal)
 {
-    uint32_t low = 0, high = count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (keys[middle] < key || (or_equal && keys[middle] == key))
-            low = middle + 1;
-        else
-            high = middle;
+    uint32_t low = 0;
+    while (count > 0) { /* without branches that depend on the keys */
+        uint32_t half = (count + 1) / 2;
+        double at = keys[low + half - 1];
+        low += (at < key) | (or_equal & (at == key)) ? half : 0;
+        count -= half;
     }
     return low;
 }

@@ -333,6 +333,7 @@ static int intern_attribute(Index *index, PyObject *name, uint32_t *attribute)
     }
     Py_DECREF(number);
     index->names[id] = Py_NewRef(name);
+    index->names_version++;
     index->uses[id] = 0;
     *attribute = id;
     return 0;
