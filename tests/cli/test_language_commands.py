@@ -198,11 +198,21 @@ def test_relate_points_at_a_mistake_in_its_arguments() -> None:
     assert (text, caret) == ("[volume,>>,5]", " " * 9 + "^")
 
 
+MANY_ALTERNATIVES = [
+    " AND ".join(f"(a{n} < {low + 2} OR a{n} > {low})" for n in range(8)) for low in (2, 3)
+]  # 256 filters each; every one overlaps all of the other text
+
+
 def test_relate_refuses_alternatives_that_are_too_many_to_compare() -> None:
-    many = " AND ".join(f"(a{n} < 5 OR a{n} > 3)" for n in range(7))
-    result = run("relate", many, "*")
-    assert result.exit_code in (0, 2)
-    assert "Traceback" not in result.stderr
+    result = run("relate", *MANY_ALTERNATIVES)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("the two texts have too many alternatives to be compared exactly")
+
+
+def test_cover_names_two_lines_whose_alternatives_are_too_many_to_compare() -> None:
+    result = run("cover", "--filters", "-", stdin="\n".join(["[b,=,1]", *MANY_ALTERNATIVES]))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("standard input:3:1: against line 2: the two texts have too many alternatives")
 
 
 def test_cover_prints_the_covering_set_of_the_thesis(tmp_path: Path) -> None:

@@ -31,7 +31,13 @@ def test_every_figure_is_positive(figures: MatchFigures) -> None:
         for name, value in msgspec.to_builtins(workload).items():
             if isinstance(value, float) and name != "memory_bytes_per_filter":
                 assert value > 0, name
-        for times in (workload.add, workload.remove, workload.covering_add, workload.covering_remove):
+        for times in (
+            workload.add,
+            workload.remove,
+            workload.add_and_check,
+            workload.covering_add,
+            workload.covering_remove,
+        ):
             assert times.calls_count == 600
             assert 0 < times.median_us <= times.p99_us <= times.max_us
 
@@ -40,6 +46,8 @@ def test_ratios_are_those_of_the_times(figures: MatchFigures) -> None:
     for workload in figures.workloads:
         ratio = workload.numpy_scan_us_per_publication / workload.match_us_per_publication
         assert workload.times_faster_than_numpy_scan == pytest.approx(ratio)
+        ratio = workload.numpy_table_scan_us_per_publication / workload.match_us_per_publication
+        assert workload.times_faster_than_numpy_table_scan == pytest.approx(ratio)
         assert workload.scale is not None
         assert workload.scale.larger_filters_count == 6_000
 
@@ -49,6 +57,16 @@ def test_every_goal_is_judged_with_its_figure(figures: MatchFigures) -> None:
     assert len(goals) == 2 * 7 + 1
     for goal in goals:
         assert goal.met == (goal.measured >= goal.limit if goal.bound == ">=" else goal.measured <= goal.limit)
+
+
+def test_adding_is_judged_with_the_covering_check_and_not_with_the_covering_set(figures: MatchFigures) -> None:
+    judged = [goal.measured for goal in judge(figures) if goal.name == "add + covering check, p99"]
+    assert judged == [workload.add_and_check.p99_us for workload in figures.workloads]
+
+
+def test_speed_is_judged_against_the_faster_scan(figures: MatchFigures) -> None:
+    judged = [goal.measured for goal in judge(figures) if goal.name == "faster than the NumPy scan"]
+    assert judged == [workload.times_faster_than_numpy_scan for workload in figures.workloads]
 
 
 def test_the_scale_goal_is_judged_only_if_it_was_measured(figures: MatchFigures) -> None:

@@ -1,4 +1,4 @@
-"""The NumPy scan finds what brute force finds."""
+"""The NumPy scans find what brute force finds."""
 
 from random import Random
 
@@ -12,15 +12,15 @@ from trimtab.language import Filter, LanguageError, Op, Predicate, Value
 
 
 @pytest.mark.parametrize("name", list(WorkloadName))
-def test_the_scan_agrees_with_brute_force_on_the_workloads(name: WorkloadName) -> None:
+def test_the_scans_agree_with_brute_force_on_the_workloads(name: WorkloadName) -> None:
     workload = open_workload(name, seed=11)
     publications = list(workload.publications(40))
     filters = list(workload.subscriptions(2_000))
     scan = NumpyScan(filters)
+    table_scan = scan.as_table()
     for publication in publications:
-        assert scan.match(publication).tolist() == [
-            n for n, filter in enumerate(filters) if filter.matches(publication)
-        ]
+        expected = [n for n, filter in enumerate(filters) if filter.matches(publication)]
+        assert scan.match(publication).tolist() == table_scan.match(publication).tolist() == expected
 
 
 NUMBERS = st.integers(-3, 3) | st.sampled_from([-0.5, 0.5, 1e300, 2.0**53])
@@ -32,7 +32,7 @@ PUBLICATIONS = st.dictionaries(st.sampled_from("abcde"), NUMBERS | st.booleans()
 
 
 @given(st.lists(st.lists(PREDICATES, max_size=4), max_size=8), PUBLICATIONS)
-def test_the_scan_agrees_with_brute_force_on_generated_filters(
+def test_the_scans_agree_with_brute_force_on_generated_filters(
     conjunctions: list[list[Predicate]], publication: dict[str, Value]
 ) -> None:
     filters: list[Filter] = []
@@ -42,7 +42,8 @@ def test_the_scan_agrees_with_brute_force_on_generated_filters(
         except LanguageError:
             continue
     expected = [n for n, filter in enumerate(filters) if filter.matches(publication)]
-    assert NumpyScan(filters).match(publication).tolist() == expected
+    scan = NumpyScan(filters)
+    assert scan.match(publication).tolist() == scan.as_table().match(publication).tolist() == expected
 
 
 @pytest.mark.parametrize("text", ["[s,str-prefix,'a']", "[v,<>,5]", "[v,isPresent,*]", "[b,eq,true]"])

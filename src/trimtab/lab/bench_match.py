@@ -1,8 +1,8 @@
 """The matching benchmark: time per publication, memory per filter, cost of changes, beside a scan and brute force.
 
-Everything is measured in one run on one set of filters. Matching and the scan take turns, and medians over the turns
+Everything is measured in one run on one set of filters. Matching and the scans take turns, and medians over the turns
 are reported. All of it runs in one thread and is timed by that thread's processor time, which equals elapsed time on an
-idle machine and leaves out what other processes take on a busy one. The scan's answers are compared with the
+idle machine and leaves out what other processes take on a busy one. The scans' answers are compared with the
 matcher's, brute force's on a few publications as well; a difference is a failed benchmark.
 """
 
@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,22 +24,24 @@ import msgspec
 from trimtab.lab.bench_workloads import WorkloadName, open_workload
 from trimtab.lab.call_times import CallTimer, CallTimes
 from trimtab.lab.matching_memory import MeasurementError, MemoryQuestion, ask_fresh_process
-from trimtab.language import Filter, Value
+from trimtab.lab.matching_times import (
+    SCANNED_COUNT,
+    TABLE_SCANNED_COUNT,
+    TURNS_COUNT,
+    Values,
+    in_batches,
+    match_us,
+    time_matching,
+)
+from trimtab.language import Filter
 from trimtab.matching import BruteForceMatcher, CoveringSet, Matcher
 from trimtab.matching.engines import Engine, choose_engine
 
 if TYPE_CHECKING:
-    from trimtab.lab.numpy_scan import NumpyScan
-
-BATCH_COUNT: Final = 64
-"""Publications in one call of match_many."""
+    from trimtab.lab.numpy_scan import NumpyScan, NumpyTableScan
 
 SCALE_FACTOR: Final = 10
 """How many times more filters the scale measurement has."""
-
-_REPEATS_COUNT: Final = 9
-_SCANNED_COUNT: Final = 64
-"""Publications that the scan matches in each turn, and that its answers are compared on."""
 
 _BRUTE_FORCE_COUNT: Final = 3
 _CHANGES_COUNT: Final = 5_000
@@ -50,7 +52,6 @@ _MATCH_EVERY_CHANGES: Final = 50
 
 _IMPORTS_COUNT: Final = 5
 
-Values: TypeAlias = Mapping[str, Value]
 Report: TypeAlias = Callable[[str], None]
 
 
@@ -86,19 +87,29 @@ class WorkloadFigures(msgspec.Struct, frozen=True):
     verified: bool
     matches_per_publication_mean: float
     match_us_per_publication: float
+    match_after_scan_us_per_publication: float
+    """The turn right after a scan, which has used the caches for its own."""
+
     match_and_list_us_per_publication: float
     numpy_scan_us_per_publication: float
+    numpy_table_scan_us_per_publication: float
     brute_force_us_per_publication: float
     times_faster_than_numpy_scan: float
     times_faster_than_numpy_scan_with_list: float
+    times_faster_than_numpy_table_scan: float
     times_faster_than_brute_force: float
     memory_bytes_per_filter: float
     memory_method: str
     add: CallTimes
     remove: CallTimes
     match_between_changes: CallTimes
+    add_and_check: CallTimes
+    """To ask the matcher whether a stored filter covers the new one, and to add it."""
+
     covering_set_count: int
     covering_add: CallTimes
+    """The covering set also finds what the new filter covers, and keeps who stands for whom."""
+
     covering_remove: CallTimes
     scale: ScaleFigures | None
 
@@ -171,14 +182,19 @@ def _measure_workload(name: WorkloadName, bench: MatchBench, report: Report) -> 
         matcher = Matcher(engine=bench.engine)
         add, between = _fill(matcher, filters, publications, changes_count)
         report(f"{name}: matching")
-        times = _time_matching(matcher, scan, publications)
-        report(f"{name}: comparing with the scan and with brute force")
+        table_scan = scan.as_table()
+        times = time_matching(matcher, scan, table_scan, publications)
+        report(f"{name}: comparing with the scans and with brute force")
         matches_mean, brute_force_us, verified = _verify(matcher, scan, filters, publications)
+        verified = verified and _same_scans(scan, table_scan, publications[:TABLE_SCANNED_COUNT])
+        del table_scan
         report(f"{name}: removing")
         order = Random(bench.seed).sample(range(len(filters)), changes_count)
         remove = _time_removes(matcher.remove, order)
-        verified = verified and _agree(matcher, scan, publications[:_SCANNED_COUNT], removed=frozenset(order))
+        verified = verified and _agree(matcher, scan, publications[:SCANNED_COUNT], removed=frozenset(order))
         del matcher
+        report(f"{name}: adding with covering checks")
+        add_and_check = _time_checked_adds(bench.engine, filters, changes_count)
         report(f"{name}: covering set")
         covering_count, covering_add, covering_remove = _measure_covering(bench.engine, filters, order)
     finally:
@@ -196,17 +212,21 @@ def _measure_workload(name: WorkloadName, bench: MatchBench, report: Report) -> 
         verified=verified,
         matches_per_publication_mean=matches_mean,
         match_us_per_publication=times.match_us,
+        match_after_scan_us_per_publication=times.match_after_scan_us,
         match_and_list_us_per_publication=times.match_and_list_us,
         numpy_scan_us_per_publication=times.scan_us,
+        numpy_table_scan_us_per_publication=times.table_scan_us,
         brute_force_us_per_publication=brute_force_us,
         times_faster_than_numpy_scan=times.scan_us / times.match_us,
         times_faster_than_numpy_scan_with_list=times.scan_us / times.match_and_list_us,
+        times_faster_than_numpy_table_scan=times.table_scan_us / times.match_us,
         times_faster_than_brute_force=brute_force_us / times.match_us,
         memory_bytes_per_filter=memory.bytes_per_filter,
         memory_method=f"{memory.method} of a new process that adds the filters, keys made before",
         add=add,
         remove=remove,
         match_between_changes=between,
+        add_and_check=add_and_check,
         covering_set_count=covering_count,
         covering_add=covering_add,
         covering_remove=covering_remove,
@@ -229,6 +249,23 @@ def _fill(
     return adds.summary(changes_count), matches.summary()
 
 
+def _time_checked_adds(engine: Engine, filters: Sequence[Filter], checked_count: int) -> CallTimes:
+    """Fill a matcher; the last filters are added only after asking whether one that is there covers them."""
+    matcher = Matcher(engine=engine)
+    first_checked = len(filters) - checked_count
+    for position, filter in enumerate(filters[:first_checked]):
+        matcher.add(position, filter)
+
+    def add_and_check(position: int, filter: Filter) -> None:
+        matcher.find_covering(filter)
+        matcher.add(position, filter)
+
+    adds = CallTimer()
+    for position, filter in enumerate(filters[first_checked:], first_checked):
+        adds.call(add_and_check, position, filter)
+    return adds.summary()
+
+
 def _time_removes(remove: Callable[[int], object], order: Sequence[int]) -> CallTimes:
     removes = CallTimer()
     for position in order:
@@ -247,61 +284,14 @@ def _measure_covering(
     return covering_count, adds.summary(len(order)), _time_removes(covering.remove, order)
 
 
-class _MatchingTimes(msgspec.Struct, frozen=True):
-    """Medians over the turns, per publication."""
-
-    match_us: float
-    match_and_list_us: float
-    scan_us: float
-
-
-def _time_matching(matcher: Matcher, scan: NumpyScan, publications: Sequence[Values]) -> _MatchingTimes:
-    batches = in_batches(publications)
-    scanned = publications[:_SCANNED_COUNT]
-    match_us: list[float] = []
-    list_us: list[float] = []
-    scan_us: list[float] = []
-    for _ in range(_REPEATS_COUNT):
-        _match_us(matcher, batches)  # not counted: the scan has pushed freshly decoded values out of the caches
-        match_us.append(_match_us(matcher, batches))
-        start = time.thread_time()
-        for batch in batches:
-            for matches in matcher.match_many(batch):
-                list(matches)
-        list_us.append((time.thread_time() - start) * 1e6 / len(publications))
-        scan.match(scanned[0])  # not counted either
-        start = time.thread_time()
-        for publication in scanned:
-            scan.match(publication)
-        scan_us.append((time.thread_time() - start) * 1e6 / len(scanned))
-    return _MatchingTimes(statistics.median(match_us), statistics.median(list_us), statistics.median(scan_us))
-
-
-def in_batches(publications: Sequence[Values]) -> list[list[Values]]:
-    """The publications as they are given to match_many.
-
-    >>> [len(batch) for batch in in_batches([{"v": 1}] * 130)]
-    [64, 64, 2]
-    """
-    return [list(publications[start : start + BATCH_COUNT]) for start in range(0, len(publications), BATCH_COUNT)]
-
-
-def _match_us(matcher: Matcher, batches: Sequence[list[Values]]) -> float:
-    """One turn over all batches, per publication; the matches stay as the matcher returns them."""
-    start = time.thread_time()
-    for batch in batches:
-        matcher.match_many(batch)
-    return (time.thread_time() - start) * 1e6 / sum(len(batch) for batch in batches)
-
-
 def _verify(
     matcher: Matcher, scan: NumpyScan, filters: Sequence[Filter], publications: Sequence[Values]
 ) -> tuple[float, float, bool]:
-    """The mean number of matches, brute force's time per publication, and whether all three agree."""
+    """The mean number of matches, brute force's time per publication, and whether they agree with the scan."""
     brute_force = BruteForceMatcher()
     for position, filter in enumerate(filters):
         brute_force.add(position, filter)
-    agree = _agree(matcher, scan, publications[:_SCANNED_COUNT])
+    agree = _agree(matcher, scan, publications[:SCANNED_COUNT])
     times_us: list[float] = []
     for publication in publications[:_BRUTE_FORCE_COUNT]:
         start = time.thread_time()
@@ -326,6 +316,10 @@ def _agree(
     return True
 
 
+def _same_scans(scan: NumpyScan, table_scan: NumpyTableScan, publications: Sequence[Values]) -> bool:
+    return all(scan.match(each).tolist() == table_scan.match(each).tolist() for each in publications)
+
+
 def _measure_scale(name: WorkloadName, bench: MatchBench, report: Report) -> ScaleFigures:
     """Fill one matcher to the number of filters and another to ten times as many, and time them in turns."""
     larger_count = bench.filters_count * SCALE_FACTOR
@@ -339,10 +333,10 @@ def _measure_scale(name: WorkloadName, bench: MatchBench, report: Report) -> Sca
             matcher.add(position, filter)
     costs_us: list[float] = []
     larger_costs_us: list[float] = []
-    for _ in range(_REPEATS_COUNT):
+    for _ in range(TURNS_COUNT):
         for each, costs in ((matcher, costs_us), (larger_matcher, larger_costs_us)):
-            _match_us(each, batches)
-            costs.append(_match_us(each, batches))
+            match_us(each, batches)
+            costs.append(match_us(each, batches))
     cost_us, larger_cost_us = statistics.median(costs_us), statistics.median(larger_costs_us)
     return ScaleFigures(
         filters_count=bench.filters_count,

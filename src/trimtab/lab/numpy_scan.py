@@ -1,14 +1,18 @@
-"""A plain columnar scan with NumPy: what one would write without an index, as the measure for the matcher.
+"""Plain scans with NumPy: what one would write without an index, as the measure for the matcher.
 
 Every attribute has its column: two arrays of bounds for numbers, with infinities where a filter does not ask, or one
 array of integer codes for strings, with -1 where it does not. One publication is compared with all filters at once,
 column by column. Strict bounds are stored as the next representable number, so that each side is one comparison.
+
+The same bounds as two tables, with one row for each filter, make the shorter program and the slower scan.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +22,7 @@ from trimtab.language.constraints import Numbers, Strings
 
 _NOT_ASKED = -1
 _UNKNOWN_TEXT = -2
+_LARGEST = sys.float_info.max
 
 
 class NumpyScan:
@@ -55,6 +60,37 @@ class NumpyScan:
             alive &= numbers.admits(publication.get(name))
         return np.nonzero(alive)[0]
 
+    def as_table(self) -> NumpyTableScan:
+        """The same filters as rows of a table."""
+        return NumpyTableScan(self._filters_count, {**self._texts}, {**self._numbers})
+
+
+class NumpyTableScan:
+    """All filters as rows of two tables, of lower and of upper bounds; one expression compares a publication with all.
+
+    >>> scan = NumpyScan([Filter.parse("[class,eq,'STOCK'],[volume,>,5]"), Filter.parse("[class,eq,'STOCK']")])
+    >>> scan.as_table().match({"class": "STOCK", "volume": 6}).tolist(), scan.as_table().match({"volume": 6}).tolist()
+    ([0, 1], [])
+    """
+
+    def __init__(
+        self, filters_count: int, texts: Mapping[str, _TextColumn], numbers: Mapping[str, _NumberColumn]
+    ) -> None:
+        self._columns: list[tuple[str, _TextColumn | _NumberColumn]] = [*texts.items(), *numbers.items()]
+        self._low = np.empty((filters_count, len(self._columns)))
+        self._high = np.empty((filters_count, len(self._columns)))
+        for place, (_, column) in enumerate(self._columns):
+            self._low[:, place], self._high[:, place] = column.bounds()
+
+    def match(self, publication: Mapping[str, Value]) -> npt.NDArray[np.intp]:
+        """The ascending positions of the filters that the publication satisfies."""
+        point = np.array([column.coordinate(publication.get(name)) for name, column in self._columns])
+        return np.nonzero(((self._low <= point) & (point <= self._high)).all(axis=1))[0]
+
+
+_Bounds: TypeAlias = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+"""Finite where a filter asks, infinite where it does not, so that an infinite coordinate satisfies only the latter."""
+
 
 class _NumberColumn:
     """The bounds that all filters put on one attribute."""
@@ -79,6 +115,13 @@ class _NumberColumn:
         number = _exact_float(value)
         return (self._low <= number) & (number <= self._high)
 
+    def bounds(self) -> _Bounds:
+        low = np.where(self._asked, np.maximum(self._low, -_LARGEST), -np.inf)
+        return low, np.where(self._asked, np.minimum(self._high, _LARGEST), np.inf)
+
+    def coordinate(self, value: Value | None) -> float:
+        return math.inf if value is None or isinstance(value, (str, bool)) else _exact_float(value)
+
 
 class _TextColumn:
     """The texts that all filters want one attribute to equal, as numbers."""
@@ -94,6 +137,13 @@ class _TextColumn:
         code = self._code_of.get(value, _UNKNOWN_TEXT) if isinstance(value, str) else _UNKNOWN_TEXT
         admitted: npt.NDArray[np.bool_] = (self._codes == code) | (self._codes == _NOT_ASKED)
         return admitted
+
+    def bounds(self) -> _Bounds:
+        asked = self._codes != _NOT_ASKED
+        return np.where(asked, self._codes, -np.inf), np.where(asked, self._codes, np.inf)
+
+    def coordinate(self, value: Value | None) -> float:
+        return self._code_of.get(value, _UNKNOWN_TEXT) if isinstance(value, str) else math.inf
 
 
 def _exact_float(number: float) -> float:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from trimtab.language import Filter, Publication, Value
 from trimtab.matching.engines import Engine, choose_engine, new_index
 from trimtab.matching.index import FilterIndex, Matches
+
+
+class FindCovering(Protocol):
+    """The call of `Matcher.find_covering`."""
+
+    def __call__(self, filter: Filter, exclude: Hashable | None = None) -> Hashable | None: ...
+
+
+class FindCovered(Protocol):
+    """The call of `Matcher.find_covered`."""
+
+    def __call__(self, filter: Filter, exclude: Hashable | None = None) -> list[Hashable]: ...
 
 
 class Matcher:
@@ -21,13 +33,19 @@ class Matcher:
     >>> matcher.remove("bob")
     >>> [list(keys) for keys in matcher.match_many([{"class": "STOCK"}, {"class": "STOCK", "volume": 300001}])]
     [[], ['alice']]
+    >>> matcher.find_covering(Filter.parse("[class,eq,'STOCK'],[volume,>,500000]"))
+    'alice'
+    >>> matcher.find_covered(Filter.parse("[class,eq,'STOCK']"))
+    ['alice']
 
-    Matching goes straight to the engine: `match` and `match_many` are the engine's own methods.
+    Questions go straight to the engine: `match`, `match_many`, `find_covering` and `find_covered` are its own methods.
     """
 
     __slots__ = {
         "_engine": "The engine's name.",
         "_index": "The engine.",
+        "find_covered": "The keys of all filters that a filter covers, without the filter under the key `exclude`.",
+        "find_covering": "A key whose filter covers a filter, and is not the one under the key `exclude`; or None.",
         "match": "The keys of all filters that a publication satisfies; valid until a filter is added or removed.",
         "match_many": "What `match` says of each publication of a sequence.",
     }
@@ -38,11 +56,19 @@ class Matcher:
     match_many: Callable[[Sequence[Publication | Mapping[str, Value]]], Sequence[Matches[Hashable]]]
     """What `match` says of each publication of a sequence."""
 
+    find_covering: FindCovering
+    """A key whose filter covers a filter, and is not the one under the key `exclude`; or None."""
+
+    find_covered: FindCovered
+    """The keys of all filters that a filter covers, without the filter under the key `exclude`."""
+
     def __init__(self, engine: Engine = "auto") -> None:
         self._engine: Literal["kernel", "python"] = choose_engine(engine)
         self._index: FilterIndex[Hashable] = new_index(self._engine)
         self.match = self._index.match
         self.match_many = self._index.match_many
+        self.find_covering = self._index.find_covering
+        self.find_covered = self._index.find_covered
 
     @property
     def engine(self) -> Literal["kernel", "python"]:
@@ -56,20 +82,6 @@ class Matcher:
     def remove(self, key: Hashable) -> None:
         """Forget the filter under a key, or raise a KeyError if there is none."""
         self._index.remove(key)
-
-    def find_covering(self, filter: Filter, exclude: Hashable | None = None) -> Hashable | None:
-        """A key whose filter covers the given one (not the filter under the key `exclude`), or None.
-
-        >>> matcher = Matcher()
-        >>> matcher.add("all", Filter.parse("[class,eq,'STOCK']"))
-        >>> matcher.find_covering(Filter.parse("[class,eq,'STOCK'],[volume,>,5]"))
-        'all'
-        """
-        return self._index.find_covering(filter, exclude)
-
-    def find_covered(self, filter: Filter, exclude: Hashable | None = None) -> list[Hashable]:
-        """The keys of all filters that the given one covers (without the filter under the key `exclude`)."""
-        return self._index.find_covered(filter, exclude)
 
     def __len__(self) -> int:
         """The number of keys."""
