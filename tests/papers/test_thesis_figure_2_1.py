@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from trimtab import CoveringSet, Filter
+from trimtab import CoveringSet, Filter, relate
 from trimtab.matching import CoveringChange
 
 SUBSCRIPTIONS: Final = {
@@ -23,6 +23,17 @@ def broker_subscriptions() -> CoveringSet:
     for name, text in SUBSCRIPTIONS.items():
         subscriptions.add(name, Filter.parse(text))
     return subscriptions
+
+
+def test_each_pair_of_subscriptions_relates_as_the_figure_shows() -> None:
+    filters = [Filter.parse(text) for text in SUBSCRIPTIONS.values()]
+    assert [[relate(one, other).value for other in filters] for one in filters] == [
+        ["equal", "covers", "covers", "disjoint", "disjoint"],
+        ["covered", "equal", "intersects", "disjoint", "disjoint"],
+        ["covered", "intersects", "equal", "disjoint", "disjoint"],
+        ["disjoint", "disjoint", "disjoint", "equal", "covers"],
+        ["disjoint", "disjoint", "disjoint", "covered", "equal"],
+    ]
 
 
 def test_the_covering_set_has_the_two_classes(broker_subscriptions: CoveringSet) -> None:

@@ -1,10 +1,8 @@
-"""Section 2.1 of the thesis on load balancing in content-based publish/subscribe: its language, covering and routing.
+"""The language of A. Cheung's thesis (2006), section 2.1.
 
-Section 2.1.2: the example publication, advertisement and subscription, the covering subscription set (CSS) of five
-subscriptions, and Figure 2.1, their poset. Section 2.1.3: the filters of Figure 2.2.
+Section 2.1.2: the example publication, advertisement and subscription. Section 2.1.3: the filters of Figure 2.2. The
+covering subscription set and Figure 2.1 have a file of their own.
 """
-
-from itertools import permutations
 
 import pytest
 
@@ -18,13 +16,6 @@ ADVERTISEMENT = Filter.parse(
     "[class,eq,'STOCK'],[symbol,eq,'YHOO'],[open,isPresent,0],[high,isPresent,0],[low,isPresent,0],[close,isPresent,0],"
     "[volume,isPresent,0],[date,isPresent,'00-00-00']"
 )
-
-STOCK = Filter.parse("[class,eq,'STOCK']")
-STOCK_YHOO = Filter.parse("[class,eq,'STOCK'],[symbol,eq,'YHOO']")
-STOCK_VOLUME = Filter.parse("[class,eq,'STOCK'],[volume,>,1000]")
-SPORTS = Filter.parse("[class,eq,'SPORTS']")
-SPORTS_RACING = Filter.parse("[class,eq,'SPORTS'],[type,eq,'RACING']")
-SUBSCRIPTIONS = [STOCK, STOCK_YHOO, STOCK_VOLUME, SPORTS, SPORTS_RACING]
 
 
 def test_the_example_publication_has_strings_and_numbers() -> None:
@@ -53,35 +44,6 @@ def test_the_example_subscription_travels_towards_the_example_advertisement() ->
     assert ADVERTISEMENT.intersects(SUBSCRIPTION)
     assert not ADVERTISEMENT.intersects(Filter.parse("[class,eq,'STOCK'],[symbol,eq,'IBM']"))
     assert not ADVERTISEMENT.intersects(Filter.parse("[class,eq,'STOCK'],[exchange,eq,'NYSE']"))
-
-
-def test_the_covering_subscription_set_holds_the_most_general_subscriptions() -> None:
-    covering = [f for f in SUBSCRIPTIONS if not any(other.covers(f) for other in SUBSCRIPTIONS if other != f)]
-    assert covering == [STOCK, SPORTS]
-
-
-def test_figure_2_1_the_poset_of_the_five_subscriptions() -> None:
-    children = {
-        parent: [child for child in SUBSCRIPTIONS if child != parent and parent.covers(child)]
-        for parent in SUBSCRIPTIONS
-    }
-    assert children == {
-        STOCK: [STOCK_YHOO, STOCK_VOLUME],
-        STOCK_YHOO: [],
-        STOCK_VOLUME: [],
-        SPORTS: [SPORTS_RACING],
-        SPORTS_RACING: [],
-    }
-
-
-def test_figure_2_1_siblings_intersect_or_are_disjoint() -> None:
-    assert relate(STOCK_YHOO, STOCK_VOLUME) is Relation.INTERSECTS
-    assert relate(STOCK, SPORTS) is Relation.DISJOINT
-    assert relate(STOCK_VOLUME, SPORTS_RACING) is Relation.DISJOINT
-
-
-def test_figure_2_1_no_two_subscriptions_are_equal() -> None:
-    assert Relation.EQUAL not in {relate(one, other) for one, other in permutations(SUBSCRIPTIONS, 2)}
 
 
 def test_figure_2_2_the_second_subscription_is_covered_by_the_first() -> None:
