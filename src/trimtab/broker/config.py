@@ -1,0 +1,45 @@
+"""The configuration of a broker: every limit with its unit, default and reason."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from trimtab.protocol.link import LinkConfig
+
+SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]
+
+
+class BrokerConfig(msgspec.Struct, frozen=True):
+    """One broker's settings."""
+
+    name: str
+    session: str = "1"
+    """Told in greetings; differs after each start of the broker, so that peers notice a restart."""
+
+    subscription_covering: bool = True
+    advertisement_covering: bool = True
+    link: LinkConfig = LinkConfig()
+
+    client_queue_max_count: int = 100_000
+    """Publications that may wait for one client; beyond it the slow policy acts. Seconds of a busy stream."""
+
+    slow_policy: SlowPolicy = "block"
+    """block: the publishers whose publications match are held back; drop-oldest: the subscriber loses the oldest;
+    disconnect: the subscriber is disconnected and told why."""
+
+    filters_per_client_max_count: int = 10_000
+    """Subscriptions and advertisements of one client."""
+
+    client_lease_s: float = 60.0
+    """A disconnected client's session is kept for so long; then its subscriptions and advertisements end."""
+
+    clients_max_count: int = 10_000
+    """Client sessions that one broker keeps."""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a broker needs a name")
+        if min(self.client_queue_max_count, self.filters_per_client_max_count, self.clients_max_count) < 1:
+            raise ValueError(f"broker {self.name}: every limit must be at least 1")

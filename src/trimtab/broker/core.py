@@ -1,0 +1,404 @@
+"""A broker without its sockets. One publication's way stands in this file from top to bottom:
+
+    Received -> input queue -> Step -> matching (routing.py) -> output queues (links) -> take_frame
+
+The world decides when a step is done (at once, or after the modelled matching delay) and when a frame may leave (when
+the transport has room, or the modelled bandwidth). The broker reads no clock: every call is told the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.broker.confirmations import Confirmations
+from trimtab.broker.routing import Entry, RoutingTables, Say
+from trimtab.language import Publication
+from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, Received, Step, Wake
+from trimtab.protocol.frames import Ack, Hello, Payload, Role
+from trimtab.protocol.link import Link
+from trimtab.protocol.messages import (
+    VERSION,
+    Accepted,
+    Advertise,
+    AnyMessage,
+    Confirmed,
+    Gone,
+    Members,
+    Publish,
+    Refused,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+    is_control,
+)
+
+
+class Peer:
+    """A neighbour or a client: its link and, for clients, what the broker keeps for them."""
+
+    def __init__(self, name: str, role: Role, session: str, link: Link) -> None:
+        self.name = name
+        self.role = role
+        self.session = session
+        self.link = link
+        self.last_sequence = 0
+        self.accepted_owed = False
+        self.advertisements: dict[str, None] = {}
+        self.subscriptions: dict[str, None] = {}
+        self.lease_ends_s: float | None = None
+        self.behind: dict[str, None] = {}
+        """Brokers that are reached through this neighbour, itself included."""
+
+
+class Counters(msgspec.Struct):
+    """What a broker has done since it began."""
+
+    publications_in_count: int = 0
+    publications_out_count: int = 0
+    control_in_count: int = 0
+    control_out_count: int = 0
+    dropped_count: int = 0
+    refused_count: int = 0
+
+
+class Broker:
+    """The state machine of one broker."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.name = config.name
+        self.tables = RoutingTables(
+            subscription_covering=config.subscription_covering, advertisement_covering=config.advertisement_covering
+        )
+        self.peers: dict[str, Peer] = {}
+        self.counters = Counters()
+        self._control_in: deque[tuple[str, AnyMessage]] = deque()
+        self._data_in: deque[tuple[str, Publish]] = deque()
+        self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
+        self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
+
+    # ---- the world's side ----
+
+    def handle(self, event: Event, now_s: float) -> list[Effect]:
+        """Take in an event; returns what the world is to do."""
+        match event:
+            case Received(peer=peer, frame=frame):
+                self._receive(peer, frame, now_s)
+                return []
+            case Step():
+                return self._step(now_s)
+            case Connected(peer=peer, hello=hello):
+                return self._connected(peer, hello, now_s)
+            case Disconnected(peer=peer):
+                self._disconnected(peer, now_s)
+                return []
+            case LinkRemoved(peer=peer):
+                self._remove_peer(peer, now_s)
+                return []
+            case Wake():
+                return self._wake(now_s)
+
+    def greeting(self, peer: str) -> Hello:
+        """The greeting for a connection to a peer, known or not."""
+        known = self.peers.get(peer)
+        return Hello(VERSION, "broker", self.name, self.config.session, known.link.expects if known else 1)
+
+    @property
+    def input_count(self) -> int:
+        """Messages in the input queue."""
+        return len(self._control_in) + len(self._data_in)
+
+    @property
+    def next_is_publication(self) -> bool:
+        """Whether the next step matches a publication, which is what takes time."""
+        return not self._control_in and bool(self._data_in)
+
+    def sendable(self) -> list[str]:
+        """Peers with a frame to send."""
+        return [name for name, peer in self.peers.items() if peer.link.has_frame() or self._owes_acceptance(peer)]
+
+    def take_frame(self, peer: str, now_s: float) -> Payload | Ack | None:
+        """The next frame for a peer, None if there is none now."""
+        known = self.peers.get(peer)
+        if known is None:
+            return None
+        if self._owes_acceptance(known):
+            known.accepted_owed = False
+            known.link.enqueue(Accepted(publisher=known.name, sequence=known.last_sequence), now_s)
+        return known.link.take(now_s)
+
+    def _owes_acceptance(self, peer: Peer) -> bool:
+        return peer.accepted_owed and peer.link.connected
+
+    def wake_at_s(self) -> float | None:
+        """When the broker wants its next `Wake`."""
+        times = [peer.link.wake_at_s() for peer in self.peers.values()]
+        times.extend(peer.lease_ends_s for peer in self.peers.values())
+        return min((time for time in times if time is not None), default=None)
+
+    # ---- one publication's way ----
+
+    def _receive(self, name: str, frame: Payload | Ack, now_s: float) -> None:
+        peer = self.peers.get(name)
+        if peer is None:
+            return  # a frame that was under way when the peer was removed
+        for message in peer.link.receive(frame, now_s):
+            if isinstance(message, Publish):
+                self._data_in.append((name, message))
+            else:
+                self._control_in.append((name, message))
+
+    def _step(self, now_s: float) -> list[Effect]:
+        if self._control_in:
+            name, message = self._control_in.popleft()
+            self.counters.control_in_count += 1
+            return self._control(name, message, now_s) if name in self.peers else []
+        if self._data_in:
+            name, publication = self._data_in.popleft()
+            return self._publication(name, publication, now_s)
+        return []
+
+    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+        peer = self.peers.get(source)
+        is_from_client = peer is not None and peer.role == "client"
+        if peer is not None and is_from_client and not self._take_over(peer, message, now_s):
+            return []
+        self.counters.publications_in_count += 1
+        onward = msgspec.structs.replace(message, hops=message.hops + 1)
+        effects: list[Effect] = []
+        for hop in self.tables.hops_for(message.values):
+            if hop != source or is_from_client:
+                effects.extend(self._send_publication(self.peers[hop], onward, now_s))
+        return effects
+
+    def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
+        """Whether a client's publication is new and announced; if so the broker answers for it from now on."""
+        if message.publisher != peer.name or message.sequence <= peer.last_sequence:
+            peer.accepted_owed = True
+            return False
+        peer.last_sequence = message.sequence
+        peer.accepted_owed = True
+        values = Publication.trusted(message.values)
+        if any(self.tables.advertisements[id].filter.announces(values) for id in peer.advertisements):
+            return True
+        about = f"{message.publisher}:{message.sequence}"
+        self._refuse(peer, about, "no advertisement of this client announces the publication", now_s)
+        return False
+
+    def _send_publication(self, peer: Peer, message: Publish, now_s: float) -> list[Effect]:
+        peer.link.enqueue(message, now_s)
+        self.counters.publications_out_count += 1
+        if peer.role != "client" or peer.link.queued_data_count <= self.config.client_queue_max_count:
+            return []
+        if self.config.slow_policy == "drop-oldest":
+            peer.link.drop_oldest_data()
+            self.counters.dropped_count += 1
+            return []
+        if self.config.slow_policy == "disconnect":
+            waiting = peer.link.queued_data_count
+            self._remove_peer(peer.name, now_s)
+            return [Close(peer.name, f"too slow: {waiting:,} publications waited; read faster or ask for less")]
+        return []
+
+    # ---- control ----
+
+    def _control(self, name: str, message: AnyMessage, now_s: float) -> list[Effect]:
+        peer = self.peers[name]
+        match message:
+            case Advertise():
+                self._advertise(peer, message, now_s)
+            case Subscribe():
+                self._subscribe(peer, message, now_s)
+            case Unadvertise(id=id):
+                if self._owns(peer, self.tables.advertisements.get(id), id, now_s):
+                    peer.advertisements.pop(id, None)
+                    self._advertisement_confirmations.forget(id)
+                    self._say(self.tables.remove_advertisement(id), now_s)
+            case Unsubscribe(id=id):
+                if self._owns(peer, self.tables.subscriptions.get(id), id, now_s):
+                    peer.subscriptions.pop(id, None)
+                    self._subscription_confirmations.forget(id)
+                    self._say(self.tables.remove_subscription(id), now_s)
+            case Confirmed(id=id):
+                self._confirm_advertisements(self._advertisement_confirmations.confirm(name, id), now_s)
+                self._confirm_subscriptions(self._subscription_confirmations.confirm(name, id), now_s)
+            case Members(names=names):
+                return self._members(peer, names, now_s)
+            case Gone(names=names):
+                self._gone(peer, names, now_s)
+            case Publish() | Accepted() | Refused():
+                pass  # publications come another way; brokers neither publish nor ask for anything that is refused
+        return []
+
+    def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
+        if not self._may_add(peer, message.id, message.id in self.tables.advertisements, now_s):
+            return
+        if peer.role == "client":
+            peer.advertisements[message.id] = None
+        self._say(self.tables.add_advertisement(Entry(message.id, message.filter, peer.name)), now_s)
+        if self._advertisement_confirmations.begin(message.id):
+            self._confirm_advertisements([message.id], now_s)
+
+    def _subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
+        if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
+            return
+        if peer.role == "client":
+            peer.subscriptions[message.id] = None
+        self._say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
+        if self._subscription_confirmations.begin(message.id):
+            self._confirm_subscriptions([message.id], now_s)
+
+    def _may_add(self, peer: Peer, id: str, known: bool, now_s: float) -> bool:
+        if known:
+            self._refuse(peer, id, f"the id {id} is already in use", now_s)
+            return False
+        if peer.role == "client":
+            count = len(peer.advertisements) + len(peer.subscriptions)
+            if count >= self.config.filters_per_client_max_count:
+                self._refuse(
+                    peer, id, f"a client may have at most {self.config.filters_per_client_max_count:,} filters", now_s
+                )
+                return False
+        return True
+
+    def _owns(self, peer: Peer, entry: Entry | None, id: str, now_s: float) -> bool:
+        if entry is not None and entry.hop == peer.name:
+            return True
+        if peer.role == "client":
+            self._refuse(peer, id, f"{id} is not an id of this client", now_s)
+        return False
+
+    def _confirm_advertisements(self, ids: Iterable[str], now_s: float) -> None:
+        for id in ids:
+            self._send(self.tables.advertisements[id].hop, Confirmed(id=id), now_s)
+
+    def _confirm_subscriptions(self, ids: Iterable[str], now_s: float) -> None:
+        for id in ids:
+            self._send(self.tables.subscriptions[id].hop, Confirmed(id=id), now_s)
+
+    def _say(self, said: Iterable[Say], now_s: float) -> None:
+        """Send what the routing tables say; what ends at a neighbour may settle what waited for it there."""
+        for each in said:
+            self._send(each.to, each.message, now_s)
+            if isinstance(each.message, Unsubscribe):
+                settled = self._subscription_confirmations.withdrawn(each.to, each.message.id)
+                self._confirm_subscriptions(settled, now_s)
+            elif isinstance(each.message, Unadvertise):
+                settled = self._advertisement_confirmations.withdrawn(each.to, each.message.id)
+                self._confirm_advertisements(settled, now_s)
+
+    def _send(self, name: str, message: AnyMessage, now_s: float) -> None:
+        peer = self.peers.get(name)
+        if peer is not None:
+            peer.link.enqueue(message, now_s)
+            self.counters.control_out_count += is_control(message)
+
+    def _refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
+        self.counters.refused_count += 1
+        self._send(peer.name, Refused(about=about, reason=reason), now_s)
+
+    # ---- peers come and go ----
+
+    def _connected(self, name: str, hello: Hello, now_s: float) -> list[Effect]:
+        problem = self._problem_with(name, hello)
+        if problem is not None:
+            return [Close(name, problem)]
+        peer = self.peers.get(name)
+        if peer is not None and peer.session != hello.session:
+            self._remove_peer(name, now_s)
+            peer = None
+        is_new = peer is None
+        if peer is None:
+            peer = Peer(name, hello.role, hello.session, Link(self.config.link))
+            self.peers[name] = peer
+        peer.lease_ends_s = None
+        peer.link.connect(hello.expects, now_s)
+        if is_new and peer.role == "broker":
+            peer.behind[name] = None
+            others = [other for known in self.peers.values() if known is not peer for other in known.behind]
+            self._send(name, Members(names=(self.name, *others)), now_s)
+            self._say(self.tables.add_neighbour(name), now_s)
+            self._tell_other_brokers(peer, Members(names=(name,)), now_s)
+        return []
+
+    def _problem_with(self, name: str, hello: Hello) -> str | None:
+        if hello.version != VERSION:
+            return f"protocol version {hello.version} is not spoken here, but {VERSION} is"
+        if hello.name != name or not name:
+            return "the greeting's name is not the name of this connection"
+        if name == self.name:
+            return f"{name} is this broker's own name"
+        known = self.peers.get(name)
+        if known is not None and known.role != hello.role:
+            return f"the name {name} belongs to a {known.role} already"
+        if known is not None and known.link.connected and known.session != hello.session:
+            return f"the name {name} is already in use"
+        if known is None and hello.role == "broker":
+            through = next((peer.name for peer in self.peers.values() if name in peer.behind), None)
+            if through is not None:
+                return f"a link between {self.name} and {name} would close a cycle: {name} is reached through {through}"
+        if known is None and hello.role == "client" and len(self.peers) >= self.config.clients_max_count:
+            return f"this broker keeps at most {self.config.clients_max_count:,} sessions"
+        return None
+
+    def _disconnected(self, name: str, now_s: float) -> None:
+        peer = self.peers.get(name)
+        if peer is None:
+            return
+        peer.link.disconnect()
+        if peer.role == "client":
+            peer.lease_ends_s = now_s + self.config.client_lease_s
+
+    def _remove_peer(self, name: str, now_s: float) -> None:
+        peer = self.peers.pop(name, None)
+        if peer is None:
+            return
+        self._control_in = deque(item for item in self._control_in if item[0] != name)
+        if peer.role == "client":
+            self._data_in = deque(item for item in self._data_in if item[0] != name)
+        for id in [entry.id for entry in self.tables.subscriptions.values() if entry.hop == name]:
+            self._subscription_confirmations.forget(id)
+        for id in [entry.id for entry in self.tables.advertisements.values() if entry.hop == name]:
+            self._advertisement_confirmations.forget(id)
+        if peer.role == "client":
+            self._say(self.tables.remove_all_from(name), now_s)
+            return
+        self._say(self.tables.remove_neighbour(name), now_s)
+        self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
+        self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(name), now_s)
+        self._tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
+
+    def _members(self, peer: Peer, names: tuple[str, ...], now_s: float) -> list[Effect]:
+        for name in names:
+            elsewhere = any(name in other.behind for other in self.peers.values() if other is not peer)
+            if name == self.name or elsewhere:
+                self._remove_peer(peer.name, now_s)
+                return [Close(peer.name, f"the link between {self.name} and {peer.name} closes a cycle through {name}")]
+        new = tuple(name for name in names if name not in peer.behind)
+        peer.behind.update(dict.fromkeys(new))
+        if new:
+            self._tell_other_brokers(peer, Members(names=new), now_s)
+        return []
+
+    def _gone(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
+        gone = tuple(name for name in names if peer.behind.pop(name, 0) is None)
+        if gone:
+            self._tell_other_brokers(peer, Gone(names=gone), now_s)
+
+    def _tell_other_brokers(self, source: Peer, message: AnyMessage, now_s: float) -> None:
+        for peer in self.peers.values():
+            if peer is not source and peer.role == "broker":
+                self._send(peer.name, message, now_s)
+
+    def _wake(self, now_s: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for peer in list(self.peers.values()):
+            peer.link.wake(now_s)
+            if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
+                self._remove_peer(peer.name, now_s)
+        return effects

@@ -1,0 +1,54 @@
+"""What a protocol role asks its world to do.
+
+Frames to send are not effects: a world takes them with `take_frame(peer, now_s)` when the peer's transport has room,
+so that queues stay inside the role, where they are metered and bounded. Nor are times: `wake_at_s()` tells when the
+role wants its next `Wake` event.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from trimtab.language import Publication
+
+
+class Close(msgspec.Struct, frozen=True):
+    """Send a `Goodbye` with the reason and close the connection to the peer."""
+
+    peer: str
+    reason: str
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """Hand a publication to the application, for each of the subscriptions named."""
+
+    subscriptions: tuple[str, ...]
+    publication: Publication
+    publisher: str
+    sequence: int
+    delay_s: float
+    hops: int
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """A subscription or advertisement of this client is in force."""
+
+    id: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The broker has accepted the publisher's publications up to this sequence number."""
+
+    sequence: int
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """The broker refused a request of this client."""
+
+    about: str
+    reason: str
+
+
+Effect: TypeAlias = Close | Deliver | InForce | Taken | Rejected

@@ -1,0 +1,46 @@
+"""What a world tells a protocol role (`handle(event, now_s) -> list[Effect]`)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from trimtab.protocol.frames import Ack, Hello, Payload
+
+
+class Connected(msgspec.Struct, frozen=True):
+    """A connection stands and the peer's greeting has arrived."""
+
+    peer: str
+    hello: Hello
+
+
+class Disconnected(msgspec.Struct, frozen=True):
+    """The connection to the peer broke or was closed; the link's state stays."""
+
+    peer: str
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A frame arrived from a connected peer."""
+
+    peer: str
+    frame: Payload | Ack
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Process the next message of the input queue (brokers only)."""
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """The time that `wake_at_s` told has come."""
+
+
+class LinkRemoved(msgspec.Struct, frozen=True):
+    """The operator took the link to a neighbour away for good, or a client left for good."""
+
+    peer: str
+
+
+Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved

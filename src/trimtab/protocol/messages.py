@@ -1,0 +1,107 @@
+"""What brokers and clients say to each other, as frozen values.
+
+Messages travel inside numbered frames of a link (`trimtab.protocol.link`). Each carries the id of what caused it, so
+that the story of a move or a balancing decision can be told later.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from trimtab.language import Filter, Value
+
+VERSION: Final = 1
+"""The version of the protocol; two ends that differ do not talk."""
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Anything that is said over a link; `cause` names what made the sender say it."""
+
+    cause: str = ""
+
+
+class Advertise(Message, frozen=True, tag="adv"):
+    """A publisher will send publications that the filter announces; floods through the network."""
+
+    id: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True, tag="unadv"):
+    """An advertisement ends."""
+
+    id: str
+
+
+class Subscribe(Message, frozen=True, tag="sub"):
+    """Somebody behind the sender wants what the filter matches; travels towards intersecting advertisements."""
+
+    id: str
+    filter: Filter
+
+
+class Unsubscribe(Message, frozen=True, tag="unsub"):
+    """A subscription ends."""
+
+    id: str
+
+
+class Confirmed(Message, frozen=True, tag="ok"):
+    """The receiver's advertisement or subscription is in force everywhere behind the sender."""
+
+    id: str
+
+
+class Publish(Message, frozen=True, tag="pub"):
+    """A publication on its way; `sequence` counts the publisher's publications from 1 without gaps."""
+
+    publisher: str
+    sequence: int
+    values: dict[str, Value]
+    origin_s: float
+    hops: int = 0
+
+
+class Accepted(Message, frozen=True, tag="acc"):
+    """The publisher's broker has taken over all publications up to this sequence number."""
+
+    publisher: str
+    sequence: int
+
+
+class Refused(Message, frozen=True, tag="no"):
+    """A request was not carried out; `about` names it (an id or publisher:sequence) and `reason` says why."""
+
+    about: str
+    reason: str
+
+
+class Members(Message, frozen=True, tag="members"):
+    """Brokers that can now be reached through the sender."""
+
+    names: tuple[str, ...]
+
+
+class Gone(Message, frozen=True, tag="gone"):
+    """Brokers that can no longer be reached through the sender."""
+
+    names: tuple[str, ...]
+
+
+AnyMessage = (
+    Advertise | Unadvertise | Subscribe | Unsubscribe | Confirmed | Publish | Accepted | Refused | Members | Gone
+)
+"""Every message, for decoding."""
+
+
+def is_control(message: Message) -> bool:
+    """Whether the message overtakes publications in queues.
+
+    Whatever must keep its place among the publications (a marker) is data.
+
+    >>> is_control(Unsubscribe(id="s1"))
+    True
+    """
+    return not isinstance(message, Publish)

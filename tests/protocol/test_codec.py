@@ -1,0 +1,94 @@
+"""Every message survives the wire, and nothing but frames passes it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimtab import Filter
+from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, decode_frame, encode_frame
+from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
+from trimtab.protocol.messages import (
+    Accepted,
+    Advertise,
+    AnyMessage,
+    Confirmed,
+    Gone,
+    Members,
+    Publish,
+    Refused,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+
+FILTER = Filter.parse("class = 'STOCK' AND volume BETWEEN 1 AND 5 AND symbol LIKE 'Y_O%' AND flag <> true AND x = *")
+MESSAGES: list[AnyMessage] = [
+    Advertise(id="a1", filter=FILTER, cause="c"),
+    Unadvertise(id="a1"),
+    Subscribe(id="s1", filter=FILTER),
+    Unsubscribe(id="s1"),
+    Confirmed(id="s1"),
+    Publish(publisher="p", sequence=2**63 - 1, values={"a": 1, "b": 1.5, "c": "ü\n", "d": True}, origin_s=1.25, hops=3),
+    Accepted(publisher="p", sequence=7),
+    Refused(about="s1", reason="no"),
+    Members(names=("B1", "B2")),
+    Gone(names=("B1",)),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_every_message_is_read_back_as_it_was(message: AnyMessage) -> None:
+    frame = Payload(3, 2, message)
+    assert decode_frame(encode_frame(frame)[4:]) == frame
+
+
+@pytest.mark.parametrize(
+    "frame", [Hello(1, "client", "c", "s", 4), Ack(3, gap=True), Goodbye("too slow")], ids=lambda f: type(f).__name__
+)
+def test_every_other_frame_is_read_back_as_it_was(frame: Frame) -> None:
+    assert decode_frame(encode_frame(frame)[4:]) == frame
+
+
+def test_the_value_types_of_a_publication_survive() -> None:
+    decoded = decode_frame(encode_frame(Payload(1, 0, MESSAGES[5]))[4:])
+    assert isinstance(decoded, Payload) and isinstance(decoded.message, Publish)
+    assert [type(value) for value in decoded.message.values.values()] == [int, float, str, bool]
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_a_frame_or_a_protocol_error(body: bytes) -> None:
+    try:
+        decode_frame(body)
+    except ProtocolError as error:
+        assert str(error)
+
+
+@given(st.integers(0, len(MESSAGES) - 1), st.data())
+def test_a_changed_byte_gives_a_frame_or_a_protocol_error(number: int, data: st.DataObject) -> None:
+    body = bytearray(encode_frame(Payload(1, 0, MESSAGES[number]))[4:])
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode_frame(bytes(body))
+    except ProtocolError as error:
+        assert str(error)
+
+
+def test_a_frame_that_announces_too_many_bytes_is_refused_before_they_arrive() -> None:
+    with pytest.raises(ProtocolError, match="at most"):
+        list(FrameReader().feed((FRAME_MAX_BYTES + 1).to_bytes(4, "big")))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20))
+def test_frames_are_cut_out_of_any_pieces_of_the_stream(cuts: list[int]) -> None:
+    frames: list[Frame] = [Ack(1), Payload(1, 0, MESSAGES[5]), Goodbye("end")]
+    data = b"".join(encode_frame(frame) for frame in frames)
+    reader = FrameReader()
+    found: list[Frame] = []
+    position = 0
+    while position < len(data):
+        step = cuts[len(found) % len(cuts)]
+        found.extend(reader.feed(data[position : position + step]))
+        position += step
+    assert found == frames
