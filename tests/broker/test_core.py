@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.broker.direct import Direct
@@ -17,7 +19,7 @@ QUOTES = Filter.parse("[class,eq,'STOCK'],[volume,isPresent,0]")
 
 def line(*brokers: str) -> Direct:
     network = Direct(*brokers)
-    for first, second in zip(brokers, brokers[1:], strict=False):
+    for first, second in pairwise(brokers):
         network.connect(first, second)
     return network
 

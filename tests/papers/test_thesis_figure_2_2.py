@@ -1,4 +1,4 @@
-"""Thesis, section 2.1.3, Figure 2.2: advertisement a > 1 at B1, sub1 a > 5 at B4, sub2 a > 9 at B3, B2 in the middle."""
+"""Thesis, section 2.1.3, Figure 2.2: advertisement a > 1 at B1, sub1 a > 5 at B4, sub2 a > 9 at B3, B2 between them."""
 
 from __future__ import annotations
 
