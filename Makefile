@@ -17,6 +17,7 @@ setup: $(VENV)/.project-installed ## make .venv and install the locked dependenc
 
 demo: setup ## show what Trimtab does
 	@$(BIN)/python -m trimtab tour
+	@echo "  The command is $(BIN)/trimtab here; after '. $(BIN)/activate' it is just trimtab."
 
 test: setup ## run every check: ruff, mypy, import rules, tests and doctests
 	@echo "== ruff check"

@@ -1,15 +1,18 @@
 """What the `trimtab` command does before any of its subcommands runs."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from trimtab import __version__
 from trimtab.cli.main import app
+from trimtab.matching.engines import ENGINE_VARIABLE
 
 
 def test_version_prints_the_name_and_the_version() -> None:
@@ -50,6 +53,24 @@ def test_interrupting_ends_quietly_with_130() -> None:
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate()
     assert (process.returncode, stdout, stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cover", "--filters", "-"),
+        ("match", "--filters", "-", "--publications", os.devnull),
+        ("bench", "match", "--filters", "10"),
+        ("tour",),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_an_engine_that_there_is_not_is_refused_without_a_traceback(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "trimtab", *arguments]
+    environment = {**os.environ, ENGINE_VARIABLE: "steam"}
+    answer = subprocess.run(command, input="", capture_output=True, text=True, check=False, env=environment)
+    reason = "unknown matching engine 'steam'; use auto, kernel or python\n"
+    assert (answer.returncode, answer.stderr) == (2, reason)
 
 
 def test_brackets_in_arguments_are_not_markup() -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.matching.engines_built import ENGINES
 from trimtab.matching import Matcher
 from trimtab.matching import engines as engines_module
-from trimtab.matching.engines import ENGINE_VARIABLE, choose_engine
+from trimtab.matching.engines import ENGINE_VARIABLE, EngineError, choose_engine
 
 
 def test_the_kernel_is_taken_where_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,11 +31,11 @@ def test_without_the_kernel_the_engine_in_python_is_taken(monkeypatch: pytest.Mo
 
 def test_a_kernel_that_is_asked_for_and_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines_module, "kernel_is_built", lambda: False)
-    with pytest.raises(RuntimeError, match="kernel is not built"):
+    with pytest.raises(EngineError, match="kernel is not built"):
         choose_engine("kernel")
 
 
 def test_an_unknown_engine_in_the_environment_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENGINE_VARIABLE, "steam")
-    with pytest.raises(ValueError, match="'steam'"):
+    with pytest.raises(EngineError, match="'steam'"):
         choose_engine()

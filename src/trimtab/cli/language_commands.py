@@ -51,7 +51,7 @@ def match(
     """
     if filters == publications == STDIN:
         refuse("only one of --filters and --publications can be standard input")
-    matcher = _new_matcher()
+    matcher = Matcher()
     line_of: list[int] = []
     for line, alternatives in parse_lines(filters, Filter.parse_all):
         for alternative in alternatives:
@@ -63,13 +63,6 @@ def match(
         return
     for publication_line, lines in answers:
         typer.echo(f"publication {publication_line}: {_listed(lines)}")
-
-
-def _new_matcher() -> Matcher:
-    try:
-        return Matcher()
-    except (RuntimeError, ValueError) as error:  # the environment asks for an engine that there is not
-        refuse(str(error))
 
 
 def _matching_lines(matcher: Matcher, line_of: Sequence[int], publications: str) -> Iterator[tuple[int, list[int]]]:

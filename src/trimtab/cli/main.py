@@ -8,6 +8,7 @@ import typer
 
 from trimtab import __version__
 from trimtab.cli import bench_commands, language_commands, tour
+from trimtab.matching.engines import EngineError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
 app = typer.Typer(
@@ -41,7 +42,11 @@ def _options_for_every_command(
 
 
 def main() -> None:
-    """Run the command line and exit with its exit code; a reader that has left (`| head`) is no error to speak of."""
+    """Run the command line and exit with its exit code.
+
+    A reader that has left (`| head`) is no error to speak of. An engine that the environment or an option asks for, and
+    that there is not, is the user's mistake.
+    """
     try:
         try:
             app()
@@ -50,5 +55,8 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except EngineError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

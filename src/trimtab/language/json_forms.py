@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
 from trimtab.language import limits
-from trimtab.language.errors import LanguageError, LimitError
+from trimtab.language.errors import LanguageError, LimitError, ParseError
 from trimtab.language.predicates import Predicate
+
+_BYTE: Final = re.compile(r" \(byte (\d+)\)$")
 
 
 def read_json_filter(text: str | bytes) -> list[Predicate]:
@@ -46,4 +49,15 @@ def _decoded(text: str | bytes, max_chars: int, noun: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise LanguageError(f"not JSON: {error}") from None
+        raise _not_json(text, str(error)) from None
+
+
+def _not_json(text: str | bytes, reason: str) -> LanguageError:
+    """The decoder's error; if it names a byte, with the column of that byte's character."""
+    place = _BYTE.search(reason)
+    if place is None:
+        return LanguageError(f"not JSON: {reason}")
+    encoded = text.encode() if isinstance(text, str) else text
+    shown = encoded.decode(errors="replace")
+    read = encoded[: int(place[1])].decode(errors="replace")
+    return ParseError(shown, min(len(read) + 1, len(shown)), f"not JSON: {reason[: place.start()]}")

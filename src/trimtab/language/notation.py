@@ -23,6 +23,8 @@ def read_filters(text: str) -> Conjunctions:
     if _JSON_FILTER.match(text):
         try:
             return [[(1, predicate) for predicate in read_json_filter(text)]]
+        except ParseError:
+            raise
         except LanguageError as error:
             raise ParseError(text, 1, str(error)) from error
     tokens = TokenStream(text)
@@ -37,6 +39,8 @@ def read_publication(text: str) -> dict[str, object]:
     if _JSON_PUBLICATION.match(text):
         try:
             return read_json_publication(text)
+        except ParseError:
+            raise
         except LanguageError as error:
             raise ParseError(text, 1, str(error)) from error
     tokens = TokenStream(text)

@@ -86,7 +86,7 @@ def read_sql_publication(tokens: TokenStream) -> list[tuple[int, str, Value]]:
     """Read equalities, separated by commas or AND."""
     attributes: list[tuple[int, str, Value]] = []
     while True:
-        name = _take_name(tokens)
+        name = _take_name(tokens, "an attribute with its value, such as volume = 300000")
         operator = tokens.take()
         if OPERATOR_NAMES.get(operator.text.lower()) is not Op.EQ:
             raise tokens.expected("'=' and a value", operator)
@@ -142,11 +142,11 @@ def _read_test(tokens: TokenStream) -> _Node:
     return _read_after_name(tokens, name)
 
 
-def _take_name(tokens: TokenStream) -> Token:
+def _take_name(tokens: TokenStream, instead_of: str = "a condition such as volume > 300000") -> Token:
     if tokens.at_word(*_KEYWORDS):
-        raise tokens.expected("a condition such as volume > 300000 (back-quote a name that is a keyword)")
+        raise tokens.expected(f"{instead_of} (back-quote a name that is a keyword)")
     if tokens.peek().kind not in ("word", "quoted_name"):
-        raise tokens.expected("a condition such as volume > 300000")
+        raise tokens.expected(instead_of)
     return tokens.take_name()
 
 

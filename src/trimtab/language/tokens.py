@@ -32,6 +32,7 @@ _TOKEN: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _SIMPLE_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"', "0": "\0"}
+_NOT_FINITE: Final = re.compile(r"[+-]?(?:nan|inf|infinity)\b", re.IGNORECASE)
 _INTEGER_MAX_DIGITS: Final = 400
 
 
@@ -130,14 +131,15 @@ class TokenStream:
         if not self.at_value():
             what = "a value (a number, true, false or a quoted string)"
             if token.kind == "word":
-                lowered = token.text.lower()
-                if lowered in ("nan", "inf", "infinity"):
+                if _NOT_FINITE.fullmatch(token.text):
                     raise self.refuse(token, f"{token.text} is not a value: numbers must be finite")
                 raise self.refuse(token, f"expected {what}, found {_shortened(token.text)}; a string needs quotes")
             raise self.expected(what)
         self.take()
         try:
             return check_value(self._value(token))
+        except ParseError:
+            raise
         except LanguageError as error:
             raise self.refuse(token, error) from None
 
@@ -155,14 +157,16 @@ class TokenStream:
                 return token.text.lower() == "true"
 
     def _unescape(self, token: Token, found: re.Match[str]) -> str:
+        column = token.column + len("E'") + found.start()
         code = found[1] or found[2]
         if code is not None:
             if int(code, 16) > 0x10FFFF:
-                raise self.refuse(token, f"{found[0]} is not a character")
+                raise ParseError(self.text, column, f"{found[0]} is not a character")
             return chr(int(code, 16))
         char = _SIMPLE_ESCAPES.get(found[3])
         if char is None:
-            raise self.refuse(token, f"unknown escape {found[0]}; known are \\n \\r \\t \\\\ \\' \\uXXXX")
+            known = "\\n \\r \\t \\0 \\\\ \\' \\\" \\uXXXX \\UXXXXXXXX"
+            raise ParseError(self.text, column, f"unknown escape {found[0]}; known are {known}")
         return char
 
     def take_predicate(self, name: Token, spelling: str, *, or_any: bool = False) -> PlacedPredicate:
@@ -213,6 +217,9 @@ def _unreadable(text: str, position: int) -> ParseError:
         return ParseError(text, column, f"control character U+{ord(char):04X}")
     if re.compile(r"[+-]?\.?[0-9]").match(text, position):
         return ParseError(text, column, "a number that goes on with letters or points; quote it, or back-quote a name")
+    not_finite = _NOT_FINITE.match(text, position)
+    if not_finite:
+        return ParseError(text, column, f"{not_finite[0]} is not a value: numbers must be finite")
     return ParseError(text, column, f"unexpected character {_shortened(char)}")
 
 

@@ -15,6 +15,10 @@ ENGINE_VARIABLE: Final = "TRIMTAB_ENGINE"
 """The environment variable that decides what "auto" means."""
 
 
+class EngineError(RuntimeError):
+    """An engine that is wanted and is not there; the message says which."""
+
+
 def choose_engine(engine: Engine = "auto") -> Literal["kernel", "python"]:
     """The engine that a name stands for here.
 
@@ -25,13 +29,13 @@ def choose_engine(engine: Engine = "auto") -> Literal["kernel", "python"]:
     if wanted == "auto":
         wanted = os.environ.get(ENGINE_VARIABLE, "auto")
     if wanted not in get_args(Engine):
-        raise ValueError(f"unknown matching engine {wanted!r}; use auto, kernel or python")
+        raise EngineError(f"unknown matching engine {wanted!r}; use auto, kernel or python")
     if wanted == "python":
         return "python"
     if kernel_is_built():
         return "kernel"
     if wanted == "kernel":
-        raise RuntimeError("the compiled matching kernel is not built; use the engine python or auto")
+        raise EngineError("the compiled matching kernel is not built; use the engine python or auto")
     return "python"
 
 
