@@ -1,0 +1,146 @@
+"""Meters of a broker: what its world tells it about arrivals, matching and output becomes load indices.
+
+The simulation tells modelled delays and sizes, the network measured ones; the meters do not know the difference.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from trimtab.load.indices import LoadIndices, input_utilization_ratio, output_utilization_ratio, smoothed_indices
+
+
+class MeterConfig(msgspec.Struct, frozen=True):
+    """How a broker measures itself."""
+
+    window_s: float = 10.0
+    """Rates are means over so long: a few publications of the slowest publishers worth counting."""
+
+    bucket_s: float = 0.5
+    """Rates move in steps of this; a fraction of the window."""
+
+    smoothing_alpha: float = 0.75
+    """Weight of the present in smoothed indices (thesis, Table 5.2)."""
+
+    bandwidth_bytes_per_s: float = 125_000_000.0
+    """The output bandwidth that ratios refer to: one gigabit per second unless configured."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bucket_s <= self.window_s:
+            raise ValueError("the bucket of a meter is positive and no longer than its window")
+        if not 0 < self.smoothing_alpha <= 1:
+            raise ValueError("the smoothing alpha lies above 0 and is at most 1")
+        if self.bandwidth_bytes_per_s <= 0:
+            raise ValueError("a bandwidth is positive")
+
+
+class WindowSum:
+    """The sum of what was told during the last while, kept in buckets.
+
+    >>> arrivals = WindowSum(window_s=10.0, bucket_s=1.0)
+    >>> arrivals.add(1.0, now_s=0.5)
+    >>> arrivals.add(3.0, now_s=9.0)
+    >>> arrivals.total(9.5), arrivals.total(11.5), arrivals.total(30.0)
+    (4.0, 3.0, 0.0)
+    """
+
+    def __init__(self, window_s: float, bucket_s: float) -> None:
+        self._window_s = window_s
+        self._bucket_s = bucket_s
+        self._buckets: deque[tuple[int, float]] = deque()
+        self._total = 0.0
+
+    def add(self, amount: float, now_s: float) -> None:
+        """Count an amount."""
+        number = int(now_s / self._bucket_s)
+        if self._buckets and self._buckets[-1][0] == number:
+            self._buckets[-1] = (number, self._buckets[-1][1] + amount)
+        else:
+            self._forget(now_s)
+            self._buckets.append((number, amount))
+        self._total += amount
+
+    def total(self, now_s: float) -> float:
+        """What was counted during the window."""
+        self._forget(now_s)
+        return self._total if self._buckets else 0.0
+
+    def per_second(self, now_s: float, since_s: float) -> float:
+        """The mean rate over the window, or since the beginning if that is shorter."""
+        length_s = min(self._window_s, now_s - since_s)
+        return self.total(now_s) / length_s if length_s > 0 else 0.0
+
+    def _forget(self, now_s: float) -> None:
+        oldest = int((now_s - self._window_s) / self._bucket_s)
+        while self._buckets and self._buckets[0][0] < oldest:
+            self._total -= self._buckets.popleft()[1]
+        if not self._buckets:
+            self._total = 0.0
+
+
+class Meters:
+    """All meters of one broker."""
+
+    def __init__(self, config: MeterConfig, now_s: float = 0.0) -> None:
+        self._config = config
+        self._since_s = now_s
+        self._arrivals = self._new_sum()
+        self._matched = self._new_sum()
+        self._matching_s = self._new_sum()
+        self._output_bytes = self._new_sum()
+        self._input_delay_s = 0.0
+        self._output_delay_s = 0.0
+        self._matching_delay_s = 0.0
+        self._smoothed: LoadIndices | None = None
+
+    def _new_sum(self) -> WindowSum:
+        return WindowSum(self._config.window_s, self._config.bucket_s)
+
+    def arrived(self, now_s: float) -> None:
+        """A publication entered the input queue."""
+        self._arrivals.add(1, now_s)
+
+    def matched(self, matching_s: float, waited_s: float, now_s: float) -> None:
+        """A publication left the input queue after waiting and took so long to match."""
+        self._matched.add(1, now_s)
+        self._matching_s.add(matching_s, now_s)
+        self._input_delay_s = waited_s
+
+    def queued_output(self, size_bytes: int, now_s: float) -> None:
+        """A message of this size entered an output queue."""
+        self._output_bytes.add(size_bytes, now_s)
+
+    def sent(self, waited_s: float) -> None:
+        """A message left an output queue after waiting so long."""
+        self._output_delay_s = waited_s
+
+    def read(self, now_s: float, *, input_count: int, output_count: int, memory_bytes: int) -> LoadIndices:
+        """The indices of this moment; queue depths and memory are told by the broker."""
+        matched_count = self._matched.total(now_s)
+        if matched_count:
+            self._matching_delay_s = self._matching_s.total(now_s) / matched_count
+        input_rate_per_s = self._arrivals.per_second(now_s, self._since_s)
+        output_rate_bytes_per_s = self._output_bytes.per_second(now_s, self._since_s)
+        return LoadIndices(
+            input_rate_per_s=input_rate_per_s,
+            matching_delay_s=self._matching_delay_s,
+            output_rate_bytes_per_s=output_rate_bytes_per_s,
+            input_utilization_ratio=input_utilization_ratio(input_rate_per_s, self._matching_delay_s),
+            output_utilization_ratio=output_utilization_ratio(
+                output_rate_bytes_per_s, self._config.bandwidth_bytes_per_s
+            ),
+            cpu_utilization_ratio=self._matching_s.per_second(now_s, self._since_s),
+            input_queue_count=input_count,
+            input_queue_delay_s=self._input_delay_s if input_count else 0.0,
+            output_queue_count=output_count,
+            output_queue_delay_s=self._output_delay_s if output_count else 0.0,
+            memory_bytes=memory_bytes,
+        )
+
+    def read_smoothed(self, now_s: float, *, input_count: int, output_count: int, memory_bytes: int) -> LoadIndices:
+        """The indices smoothed with those of the previous smoothed reading, for detection."""
+        current = self.read(now_s, input_count=input_count, output_count=output_count, memory_bytes=memory_bytes)
+        self._smoothed = smoothed_indices(current, self._smoothed, self._config.smoothing_alpha)
+        return self._smoothed
