@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from types import MappingProxyType
 from typing import Literal
@@ -150,10 +151,36 @@ def test_what_is_not_a_publication_is_refused(engine: EngineName, given: object)
     assert list(matcher.match({"v": 5})) == [0]
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 2**63, -(2**63) - 1, 10**400])
+def test_a_number_that_is_no_value_is_refused_if_a_filter_asks_for_it(engine: EngineName, value: float) -> None:
+    matcher = matcher_of(engine, "[v,>,5]", "[w,>,5],[w,<,9],[x,<,3]")
+    for name in ("v", "w"):
+        with pytest.raises(ValueError, match=f"attribute {name}: "):
+            matcher.match({name: value})
+    assert list(matcher.match({"v": 6, "other": value})) == [0]
+
+
+@pytest.mark.parametrize("value", [None, b"6", [6], 6j])
+def test_what_is_of_no_kind_is_refused_if_a_filter_asks_for_it(engine: EngineName, value: Value) -> None:
+    matcher = matcher_of(engine, "[v,>,5]")
+    with pytest.raises(TypeError, match=r"attribute v: .* is not a kind of value"):
+        matcher.match({"v": value})
+    assert list(matcher.match({"v": 6, "other": value})) == [0]
+
+
+def test_an_attribute_that_no_filter_asks_for_any_more_is_not_looked_at(engine: EngineName) -> None:
+    matcher = matcher_of(engine, "[v,>,5]", "[w,>,5]")
+    matcher.remove(1)
+    assert list(matcher.match({"v": 6, "w": math.nan})) == [0]
+
+
 def test_what_is_not_a_filter_is_refused(engine: EngineName) -> None:
     matcher = Matcher(engine)
     with pytest.raises(TypeError):
         matcher.add("text", "[v,=,5]")  # type: ignore[arg-type]
+    for question in (matcher.find_covering, matcher.find_covered):
+        with pytest.raises(TypeError):
+            question("[v,=,5]")  # type: ignore[arg-type]
     assert len(matcher) == 0 and "text" not in matcher
 
 

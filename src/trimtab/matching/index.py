@@ -39,21 +39,25 @@ class FilterIndex(Protocol[K]):
         ...
 
     def match(self, publication: Publication | Mapping[str, Value]) -> Matches[K]:
-        """The keys of all filters that the publication satisfies."""
+        """The keys of all filters that the publication satisfies.
+
+        In a plain mapping, attributes that some filter asks for are checked: what is not of a kind of value raises a
+        TypeError; NaN, an infinity and an integer beyond 64 bits raise a ValueError.
+        """
         ...
 
     def match_many(self, publications: Sequence[Publication | Mapping[str, Value]]) -> Sequence[Matches[K]]:
         """What `match` says of each publication."""
         ...
 
-    def find_covering(self, filter: Filter, exclude: K | None = None) -> K | None:
+    def find_covering(self, filter: Filter, /, exclude: K | None = None) -> K | None:
         """A key of some stored filter that covers the given one, of a specific one where that is cheap to tell.
 
         The filter stored under the key `exclude` is left out, whatever its other keys.
         """
         ...
 
-    def find_covered(self, filter: Filter, exclude: K | None = None) -> list[K]:
+    def find_covered(self, filter: Filter, /, exclude: K | None = None) -> list[K]:
         """The keys of all stored filters that the given one covers, equal ones included.
 
         The filter stored under the key `exclude` is left out, whatever its other keys.

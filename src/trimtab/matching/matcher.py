@@ -13,13 +13,13 @@ from trimtab.matching.index import FilterIndex, Matches
 class FindCovering(Protocol):
     """The call of `Matcher.find_covering`."""
 
-    def __call__(self, filter: Filter, exclude: Hashable | None = None) -> Hashable | None: ...
+    def __call__(self, filter: Filter, /, exclude: Hashable | None = None) -> Hashable | None: ...
 
 
 class FindCovered(Protocol):
     """The call of `Matcher.find_covered`."""
 
-    def __call__(self, filter: Filter, exclude: Hashable | None = None) -> list[Hashable]: ...
+    def __call__(self, filter: Filter, /, exclude: Hashable | None = None) -> list[Hashable]: ...
 
 
 class Matcher:

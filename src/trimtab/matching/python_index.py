@@ -9,13 +9,15 @@ and not looked at. All others are in blocks of bitmaps, which leave few to verif
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeAlias
 
-from trimtab.language import Filter, Publication, Value
+from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.language.constraints import Booleans, Constraint, Number, Numbers, Strings
 from trimtab.language.patterns import Shape
 from trimtab.language.string_sets import Bound, Condition
+from trimtab.language.values import check_value
 from trimtab.matching.blocks import Block
 from trimtab.matching.index import K
 
@@ -37,14 +39,14 @@ class PythonIndex(Generic[K]):
         self._entry_by_key: dict[K, _Entry[K]] = {}
         self._tables: dict[tuple[str, ...], dict[tuple[Token, ...], _Cluster[K]]] = {}
         self._hidden_equalities: dict[_Entry[K], None] = {}
+        self._uses: Counter[str] = Counter()
         self._version = 0
 
     def add(self, key: K, filter: Filter) -> None:
         """Store a filter; a KeyError says that the key is in use."""
         if key in self._entry_by_key:
             raise KeyError(f"the key {key!r} is already in use")
-        if not isinstance(filter, Filter):
-            raise TypeError(f"a Filter is needed, not {type(filter).__name__}")
+        _check_filter(filter)
         entry = self._entries.get(filter)
         if entry is None:
             entry = self._entries[filter] = self._place(filter)
@@ -68,6 +70,7 @@ class PythonIndex(Generic[K]):
             cluster = table[values] = _Cluster(tokens, {name: filter.constraints[name] for name in tokens})
         entry = _Entry(filter, cluster, rest)
         cluster.add(entry)
+        self._uses.update(filter.constraints.keys())
         if any(_may_be_equality(constraint) for constraint in rest.values()):
             self._hidden_equalities[entry] = None
         return entry
@@ -83,6 +86,10 @@ class PythonIndex(Generic[K]):
             return
         del self._entries[entry.filter]
         self._hidden_equalities.pop(entry, None)
+        for name in entry.filter.constraints:
+            self._uses[name] -= 1
+            if not self._uses[name]:
+                del self._uses[name]
         cluster = entry.cluster
         cluster.remove(entry)
         if not cluster.count:
@@ -94,7 +101,7 @@ class PythonIndex(Generic[K]):
 
     def match(self, publication: Publication | Mapping[str, Value]) -> KeySlices[K]:
         """The keys of all filters that the publication satisfies."""
-        values = _values_of(publication)
+        values = publication.values_by_name if isinstance(publication, Publication) else self._checked(publication)
         tokens = {name: (value,) if isinstance(value, bool) else value for name, value in values.items()}
         slices: list[_Slice[K]] = []
         for names, table in self._tables.items():
@@ -102,6 +109,14 @@ class PythonIndex(Generic[K]):
             if cluster is not None:
                 cluster.match(values, slices)
         return KeySlices(self._current_version, slices)
+
+    def _checked(self, publication: Mapping[str, Value]) -> Mapping[str, Value]:
+        if not isinstance(publication, Mapping):
+            raise TypeError(f"a publication maps names to values; {type(publication).__name__} does not")
+        for name, value in publication.items():
+            if self._uses[name] and type(value) is not str:
+                _check_value(name, value)
+        return publication
 
     def _current_version(self) -> int:
         return self._version
@@ -112,6 +127,7 @@ class PythonIndex(Generic[K]):
 
     def find_covering(self, filter: Filter, exclude: K | None = None) -> K | None:
         """A key of a stored filter that covers the given one, of those found the one with most attributes."""
+        _check_filter(filter)
         left_out = None if exclude is None else self._entry_by_key.get(exclude)
         found = (
             entry
@@ -144,6 +160,7 @@ class PythonIndex(Generic[K]):
 
     def find_covered(self, filter: Filter, exclude: K | None = None) -> list[K]:
         """The keys of all stored filters that the given one covers, equal ones included."""
+        _check_filter(filter)
         left_out = None if exclude is None else self._entry_by_key.get(exclude)
         equalities = {name: token for name, c in filter.constraints.items() if (token := _token_of(c)) is not None}
         found: list[_Entry[K]] = []
@@ -348,12 +365,20 @@ class _Cluster(Generic[K]):
             yield from (entry for entry in block.may_be_covered(rest) if filter.covers(entry.filter))
 
 
-def _values_of(publication: Publication | Mapping[str, Value]) -> Mapping[str, Value]:
-    if isinstance(publication, Publication):
-        return publication.values_by_name
-    if not isinstance(publication, Mapping):
-        raise TypeError(f"a publication maps names to values; {type(publication).__name__} does not")
-    return publication
+def _check_filter(filter: object) -> None:
+    if not isinstance(filter, Filter):
+        raise TypeError(f"a Filter is needed, not {type(filter).__name__}")
+
+
+def _check_value(name: str, value: object) -> None:
+    """Refuse what is no value; for a publication that is a plain mapping nobody has done so yet."""
+    if not isinstance(value, (str, int, float)):
+        kind = type(value).__name__
+        raise TypeError(f"attribute {name}: {kind} is not a kind of value; use a string, a number or a boolean")
+    try:
+        check_value(value)
+    except LanguageError as error:
+        raise ValueError(f"attribute {name}: {error}") from None
 
 
 def _satisfies(values: Mapping[str, Value], constraints: Mapping[str, Constraint]) -> bool:
