@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +16,12 @@ from trimtab.protocol.messages import (
     Advertise,
     AnyMessage,
     Confirmed,
+    End,
     Gone,
+    Handover,
     Members,
+    MovedSubscription,
+    MoveIn,
     Publish,
     Refused,
     Subscribe,
@@ -35,7 +41,14 @@ MESSAGES: list[AnyMessage] = [
     Refused(about="s1", reason="no"),
     Members(names=("B1", "B2")),
     Gone(names=("B1",)),
+    MoveIn(move="c/m1", old_broker="B1", subscriptions=(MovedSubscription("c/s1", "c/s1@1", FILTER),)),
+    Handover(move="c/m1", client="c", old_broker="B1", old_ids=("c/s1",)),
+    End(move="c/m1"),
 ]
+
+
+def test_no_message_is_forgotten_here() -> None:
+    assert {type(message) for message in MESSAGES} == set(get_args(AnyMessage))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)

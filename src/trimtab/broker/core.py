@@ -18,7 +18,7 @@ from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.routing import Entry, RoutingTables, Say
 from trimtab.language import Publication
 from trimtab.protocol.effects import Close, Effect
-from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, Received, Step, Wake
+from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload, Role
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
@@ -27,8 +27,11 @@ from trimtab.protocol.messages import (
     Advertise,
     AnyMessage,
     Confirmed,
+    End,
     Gone,
+    Handover,
     Members,
+    MoveIn,
     Publish,
     Refused,
     Subscribe,
@@ -78,7 +81,7 @@ class Broker:
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
-        self._data_in: deque[tuple[str, Publish]] = deque()
+        self._data_in: deque[tuple[str, AnyMessage]] = deque()
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
         self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
 
@@ -102,11 +105,14 @@ class Broker:
                 return []
             case Wake():
                 return self._wake(now_s)
+            case MoveTo():
+                return []  # for clients
 
     def greeting(self, peer: str) -> Hello:
         """The greeting for a connection to a peer, known or not."""
         known = self.peers.get(peer)
-        return Hello(VERSION, "broker", self.name, self.config.session, known.link.expects if known else 1)
+        expects, resumes = (known.link.expects, known.session) if known else (1, "")
+        return Hello(VERSION, "broker", self.name, self.config.session, expects, resumes)
 
     @property
     def input_count(self) -> int:
@@ -116,7 +122,7 @@ class Broker:
     @property
     def next_is_publication(self) -> bool:
         """Whether the next step matches a publication, which is what takes time."""
-        return not self._control_in and bool(self._data_in)
+        return not self._control_in and bool(self._data_in) and isinstance(self._data_in[0][1], Publish)
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
@@ -148,10 +154,7 @@ class Broker:
         if peer is None:
             return  # a frame that was under way when the peer was removed
         for message in peer.link.receive(frame, now_s):
-            if isinstance(message, Publish):
-                self._data_in.append((name, message))
-            else:
-                self._control_in.append((name, message))
+            (self._control_in if is_control(message) else self._data_in).append((name, message))
 
     def _step(self, now_s: float) -> list[Effect]:
         if self._control_in:
@@ -159,8 +162,13 @@ class Broker:
             self.counters.control_in_count += 1
             return self._control(name, message, now_s) if name in self.peers else []
         if self._data_in:
-            name, publication = self._data_in.popleft()
-            return self._publication(name, publication, now_s)
+            name, data = self._data_in.popleft()
+            if isinstance(data, Publish):
+                return self._publication(name, data, now_s)
+            if isinstance(data, Handover):
+                self._handover(data, now_s)
+            elif name in self.peers:
+                return self._control(name, data, now_s)
         return []
 
     def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
@@ -221,9 +229,7 @@ class Broker:
                     self._say(self.tables.remove_advertisement(id), now_s)
             case Unsubscribe(id=id):
                 if self._owns(peer, self.tables.subscriptions.get(id), id, now_s):
-                    peer.subscriptions.pop(id, None)
-                    self._subscription_confirmations.forget(id)
-                    self._say(self.tables.remove_subscription(id), now_s)
+                    self._end_subscription(peer, id, now_s)
             case Confirmed(id=id):
                 self._confirm_advertisements(self._advertisement_confirmations.confirm(name, id), now_s)
                 self._confirm_subscriptions(self._subscription_confirmations.confirm(name, id), now_s)
@@ -231,8 +237,10 @@ class Broker:
                 return self._members(peer, names, now_s)
             case Gone(names=names):
                 self._gone(peer, names, now_s)
-            case Publish() | Accepted() | Refused():
-                pass  # publications come another way; brokers neither publish nor ask for anything that is refused
+            case MoveIn():
+                self._move_in(peer, message, now_s)
+            case Publish() | Handover() | End() | Accepted() | Refused():
+                pass  # data comes another way; brokers neither publish nor move nor ask for what is refused
         return []
 
     def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
@@ -252,6 +260,50 @@ class Broker:
         self._say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
         if self._subscription_confirmations.begin(message.id):
             self._confirm_subscriptions([message.id], now_s)
+
+    # ---- a subscriber moves ----
+
+    def _move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
+        """Subscribe for a client that still hears from its old broker, and send a marker there behind that."""
+        towards = self._towards(message.old_broker)
+        known = [moved.new_id for moved in message.subscriptions if moved.new_id in self.tables.subscriptions]
+        if peer.role != "client" or towards is None or known:
+            reason = f"the id {known[0]} is already in use" if known else f"no way leads to {message.old_broker}"
+            self._refuse(peer, message.move, reason, now_s)
+            return
+        for moved in message.subscriptions:
+            self._subscribe(peer, Subscribe(id=moved.new_id, filter=moved.filter, cause=message.move), now_s)
+        marker = Handover(
+            move=message.move,
+            client=peer.name,
+            old_broker=message.old_broker,
+            old_ids=tuple(moved.old_id for moved in message.subscriptions),
+            cause=message.move,
+        )
+        self._send(towards, marker, now_s)
+
+    def _handover(self, message: Handover, now_s: float) -> None:
+        """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it."""
+        if message.old_broker != self.name:
+            towards = self._towards(message.old_broker)
+            if towards is not None:
+                self._send(towards, message, now_s)
+            return
+        self._send(message.client, End(move=message.move, cause=message.move), now_s)
+        client = self.peers.get(message.client)
+        for id in message.old_ids:
+            entry = self.tables.subscriptions.get(id)
+            if client is not None and entry is not None and entry.hop == client.name:
+                self._end_subscription(client, id, now_s)
+
+    def _towards(self, broker: str) -> str | None:
+        """The neighbour through which a broker is reached."""
+        return next((peer.name for peer in self.peers.values() if broker in peer.behind), None)
+
+    def _end_subscription(self, peer: Peer, id: str, now_s: float) -> None:
+        peer.subscriptions.pop(id, None)
+        self._subscription_confirmations.forget(id)
+        self._say(self.tables.remove_subscription(id), now_s)
 
     def _may_add(self, peer: Peer, id: str, known: bool, now_s: float) -> bool:
         if known:
@@ -309,7 +361,7 @@ class Broker:
         if problem is not None:
             return [Close(name, problem)]
         peer = self.peers.get(name)
-        if peer is not None and peer.session != hello.session:
+        if peer is not None and not self._goes_on(peer, hello):
             self._remove_peer(name, now_s)
             peer = None
         is_new = peer is None
@@ -345,6 +397,11 @@ class Broker:
         if known is None and hello.role == "client" and len(self.peers) >= self.config.clients_max_count:
             return f"this broker keeps at most {self.config.clients_max_count:,} sessions"
         return None
+
+    def _goes_on(self, peer: Peer, hello: Hello) -> bool:
+        """Whether both ends remember the same link."""
+        is_same_life = peer.session == hello.session and hello.resumes == self.config.session
+        return is_same_life and peer.link.fits(hello.expects)
 
     def _disconnected(self, name: str, now_s: float) -> None:
         peer = self.peers.get(name)

@@ -14,8 +14,8 @@ import msgspec
 
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching import Matcher
-from trimtab.protocol.effects import Deliver, Effect, InForce, Rejected, Taken
-from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, Received, Step, Wake
+from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, Open, Rejected, Shut, Taken
+from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import (
@@ -24,6 +24,9 @@ from trimtab.protocol.messages import (
     Advertise,
     AnyMessage,
     Confirmed,
+    End,
+    MovedSubscription,
+    MoveIn,
     Publish,
     Refused,
     Subscribe,
@@ -55,8 +58,24 @@ class WindowFull(Exception):
     """Too many publications wait for acceptance; try again after the next `Taken`."""
 
 
+class _Move:
+    """A move under way: the link to the new broker, and what came over it before the old broker's end."""
+
+    def __init__(self, id: str, broker: str, link: Link, wire_ids: dict[str, str]) -> None:
+        self.id = id
+        self.broker = broker
+        self.broker_session = ""
+        self.link = link
+        self.wire_ids = wire_ids
+        self.early: list[Publish] = []
+
+
 class ClientSession:
-    """The state machine of one client; the application calls its methods, the world its `handle`."""
+    """The state machine of one client; the application calls its methods, the world its `handle`.
+
+    During a move the session has two links: the world asks for frames by broker. The application sees one stream: all
+    that the old broker has sent, then what the new one sends, without what has been delivered already.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -70,10 +89,18 @@ class ClientSession:
         self._in_force: dict[str, None] = {}
         self._subscriptions: dict[str, Filter] = {}
         self._matcher: Matcher = Matcher()
-        self._held: deque[Publish] = deque()
+        self._held: deque[Publish | Unadvertise] = deque()
+        self._ending: dict[str, None] = {}
+        """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
         self._last_delivered: dict[str, int] = {}
         self.paused = False
+        self._wire_ids: dict[str, str] = {}
+        """What brokers call a subscription, where that is not its id: each move gives it a new name."""
+        self._ids_by_wire_id: dict[str, str] = {}
+        self._move: _Move | None = None
+        self._moves_count = 0
+        self._ended_in_move: list[str] = []
 
     # ---- the application's side ----
 
@@ -86,10 +113,10 @@ class ClientSession:
 
     def unadvertise(self, id: str, now_s: float) -> None:
         """End an advertisement."""
-        self._require(id, self._advertisements)
-        del self._advertisements[id]
-        self._in_force.pop(id, None)
-        self._say(Unadvertise(id=id), now_s)
+        self._require(id, {} if id in self._ending else self._advertisements)
+        self._ending[id] = None
+        self._held.append(Unadvertise(id=id))
+        self._release(now_s)
 
     def subscribe(self, filter: Filter, now_s: float) -> str:
         """Ask for what the filter matches; an `InForce` effect tells when nothing will be missed."""
@@ -103,12 +130,16 @@ class ClientSession:
         """End a subscription."""
         self._require(id, self._subscriptions)
         self._drop_subscription(id)
-        self._say(Unsubscribe(id=id), now_s)
+        if self._move is not None and id in self._move.wire_ids:
+            self._ended_in_move.append(id)  # told when the move is done
+        else:
+            self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
 
     def publish(self, values: Mapping[str, Value], now_s: float) -> int:
         """Hand over a publication; returns its sequence number, or raises `WindowFull`."""
         publication = values if isinstance(values, Publication) else Publication(values)
-        if not any(filter.announces(publication) for filter in self._advertisements.values()):
+        ours = self._advertisements.items()
+        if not any(id not in self._ending and filter.announces(publication) for id, filter in ours):
             raise LanguageError("no advertisement of this client announces the publication")
         if self.window_is_full:
             raise WindowFull(f"{self.config.publish_window_count:,} publications wait for acceptance")
@@ -147,55 +178,138 @@ class ClientSession:
     def handle(self, event: Event, now_s: float) -> list[Effect]:
         """Take in an event; returns what the world is to do for the application."""
         match event:
-            case Received(frame=frame):
-                return self._receive(frame, now_s)
+            case Received(peer=peer, frame=frame):
+                return self._receive(peer, frame, now_s)
             case Connected(peer=peer, hello=hello):
-                self._connected(peer, hello, now_s)
-            case Disconnected():
-                self.link.disconnect()
+                if self._move is not None and peer == self._move.broker:
+                    self._connected_to_new(self._move, hello, now_s)
+                else:
+                    self._connected(peer, hello, now_s)
+            case Disconnected(peer=peer):
+                link = self._link_to(peer)
+                if link is not None:
+                    link.disconnect()
             case Wake():
                 self.link.wake(now_s)
+                if self._move is not None:
+                    self._move.link.wake(now_s)
+            case MoveTo(broker=broker):
+                return self._begin_move(broker)
             case Step() | LinkRemoved():
                 pass  # for brokers
         return []
 
-    def greeting(self) -> Hello:
-        """The greeting for a connection to a broker."""
-        return Hello(VERSION, "client", self.name, self.config.session, self.link.expects)
+    def greeting(self, broker: str = "") -> Hello:
+        """The greeting for a connection to a broker, the present one unless another is named."""
+        if self._move is not None and broker == self._move.broker:
+            move = self._move
+            return Hello(VERSION, "client", self.name, self.config.session, move.link.expects, move.broker_session)
+        return Hello(VERSION, "client", self.name, self.config.session, self.link.expects, self._broker_session)
 
-    def take_frame(self, now_s: float) -> Payload | Ack | None:
-        """The next frame for the broker, None if there is none now."""
-        return self.link.take(now_s)
+    def take_frame(self, now_s: float, broker: str = "") -> Payload | Ack | None:
+        """The next frame for a broker (the present one unless another is named), None if there is none now."""
+        link = self._link_to(broker or self.broker)
+        return None if link is None else link.take(now_s)
 
-    def has_frame(self) -> bool:
+    def has_frame(self, broker: str = "") -> bool:
         """Whether `take_frame` would return a frame."""
-        return self.link.has_frame()
+        link = self._link_to(broker or self.broker)
+        return link is not None and link.has_frame()
 
     def wake_at_s(self) -> float | None:
         """When the session wants its next `Wake`."""
-        return self.link.wake_at_s()
+        times = [self.link.wake_at_s(), None if self._move is None else self._move.link.wake_at_s()]
+        return min((time for time in times if time is not None), default=None)
+
+    def _link_to(self, broker: str) -> Link | None:
+        if broker == self.broker:
+            return self.link
+        return self._move.link if self._move is not None and broker == self._move.broker else None
+
+    # ---- moving ----
+
+    def _begin_move(self, broker: str) -> list[Effect]:
+        if self._move is not None or not self.broker or broker == self.broker:
+            return [Rejected(broker, "the client is already there, or on its way, or has no broker yet")]
+        if self._advertisements:
+            return [Rejected(broker, "a client with advertisements does not move yet")]
+        self._moves_count += 1
+        wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
+        self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
+        move_id = f"{self.name}/m{self._moves_count}"
+        self._move = _Move(move_id, broker, Link(self.config.link), wire_ids)
+        return [Open(broker)]
+
+    def _connected_to_new(self, move: _Move, hello: Hello, now_s: float) -> None:
+        if not move.broker_session:
+            moved = tuple(
+                MovedSubscription(self._wire_ids.get(id, id), wire_id, self._subscriptions[id])
+                for id, wire_id in move.wire_ids.items()
+                if id in self._subscriptions
+            )
+            request = MoveIn(move=move.id, old_broker=self.broker, subscriptions=moved, cause=move.id)
+            move.link.enqueue(request, now_s)
+        first = not move.broker_session
+        move.broker_session = hello.session
+        move.link.connect(1 if first else hello.expects, now_s)
+
+    def _end_move(self, move: _Move, now_s: float) -> list[Effect]:
+        """The old broker has sent all that it alone had; go on with the new one."""
+        old_broker = self.broker
+        self._move = None
+        for id, wire_id in self._wire_ids.items():
+            if id in move.wire_ids:
+                self._ids_by_wire_id.pop(wire_id, None)
+        self.link, self.broker, self._broker_session = move.link, move.broker, move.broker_session
+        self._wire_ids.update({id: wire_id for id, wire_id in move.wire_ids.items() if id in self._subscriptions})
+        for id in self._ended_in_move:
+            self._wire_ids.pop(id, None)
+            self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
+        self._ended_in_move.clear()
+        effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
+        for message in move.early:
+            effects.extend(self._deliver(message, now_s))
+        return effects
+
+    def _refuse_move(self, move: _Move, reason: str, now_s: float) -> list[Effect]:
+        self._move = None
+        for id in self._ended_in_move:
+            self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
+        self._ended_in_move.clear()
+        return [Rejected(move.id, reason), Shut(move.broker)]
 
     def _connected(self, broker: str, hello: Hello, now_s: float) -> None:
-        is_other_life = bool(self._broker_session) and self._broker_session != hello.session
+        is_first = not self._broker_session
+        is_remembered = self._broker_session == hello.session and hello.resumes == self.config.session
+        goes_on = is_first or (is_remembered and self.link.fits(hello.expects))
         self.broker = broker
         self._broker_session = hello.session
-        if not is_other_life:
-            self.link.connect(hello.expects, now_s)
+        if goes_on:
+            self.link.connect(1 if is_first else hello.expects, now_s)
             return
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
         for id, filter in self._advertisements.items():
             self._say(Advertise(id=id, filter=filter), now_s)
         for id, filter in self._subscriptions.items():
-            self._say(Subscribe(id=id, filter=filter), now_s)
+            self._say(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
         self._in_force.clear()
         self._held = deque([*self._unaccepted, *self._held])
         self._unaccepted.clear()
 
-    def _receive(self, frame: Payload | Ack, now_s: float) -> list[Effect]:
+    def _receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
+        link = self._link_to(broker)
         effects: list[Effect] = []
-        for message in self.link.receive(frame, now_s):
-            effects.extend(self._message(message, now_s))
+        for message in link.receive(frame, now_s) if link is not None else []:
+            move = self._move
+            if move is not None and link is move.link and isinstance(message, Publish):
+                move.early.append(message)
+            elif move is not None and isinstance(message, End) and message.move == move.id:
+                effects.extend(self._end_move(move, now_s))
+            elif move is not None and isinstance(message, Refused) and message.about == move.id:
+                effects.extend(self._refuse_move(move, message.reason, now_s))
+            else:
+                effects.extend(self._message(message, now_s))
         return effects
 
     def _message(self, message: AnyMessage, now_s: float) -> list[Effect]:
@@ -206,14 +320,15 @@ class ClientSession:
                 while self._unaccepted and self._unaccepted[0].sequence <= sequence:
                     self._unaccepted.popleft()
                 return [Taken(sequence)]
-            case Confirmed(id=id):
-                if id in self._advertisements:
-                    self._in_force[id] = None
-                    self._release(now_s)
-                elif id not in self._subscriptions:
-                    return []  # ended meanwhile
+            case Confirmed(id=wire_id):
+                id = self._ids_by_wire_id.get(wire_id, wire_id)
+                if (id not in self._advertisements and id not in self._subscriptions) or id in self._in_force:
+                    return []  # ended meanwhile, or in force since before a move
+                self._in_force[id] = None
+                self._release(now_s)
                 return [InForce(id)]
             case Refused(about=about, reason=reason):
+                about = self._ids_by_wire_id.get(about, about)
                 self._advertisements.pop(about, None)
                 if about in self._subscriptions:
                     self._drop_subscription(about)
@@ -240,17 +355,27 @@ class ClientSession:
         ]
 
     def _release(self, now_s: float) -> None:
-        """Send held publications, in order, as far as advertisements in force announce them."""
+        """Send held publications and ends of advertisements, in order, as far as advertisements in force announce them."""
         while self._held and not self.paused:
-            values = Publication.trusted(self._held[0].values)
-            if not any(self._advertisements[id].announces(values) for id in self._in_force):
-                return
-            message = self._held.popleft()
-            self._unaccepted.append(message)
-            self._say(message, now_s)
+            message = self._held[0]
+            if isinstance(message, Unadvertise):
+                self._ending.pop(message.id, None)
+                self._in_force.pop(message.id, None)
+                if self._advertisements.pop(message.id, None) is not None:
+                    self._say(message, now_s)
+            else:
+                values = Publication.trusted(message.values)
+                ours = self._advertisements.items()
+                if not any(id in self._in_force and filter.announces(values) for id, filter in ours):
+                    return
+                self._unaccepted.append(message)
+                self._say(message, now_s)
+            self._held.popleft()
 
     def _drop_subscription(self, id: str) -> None:
         del self._subscriptions[id]
+        self._in_force.pop(id, None)
+        self._ids_by_wire_id.pop(self._wire_ids.get(id, id), None)
         self._matcher.remove(id)
 
     def _new_id(self, kind: str) -> str:

@@ -51,4 +51,22 @@ class Rejected(msgspec.Struct, frozen=True):
     reason: str
 
 
-Effect: TypeAlias = Close | Deliver | InForce | Taken | Rejected
+class Open(msgspec.Struct, frozen=True):
+    """Open a connection to this broker as well, and keep it open."""
+
+    broker: str
+
+
+class Shut(msgspec.Struct, frozen=True):
+    """Close the connection to this broker; it is no longer needed."""
+
+    broker: str
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The client's subscriptions are served by this broker from now on."""
+
+    broker: str
+
+
+Effect: TypeAlias = Close | Deliver | InForce | Taken | Rejected | Open | Shut | Moved

@@ -43,4 +43,10 @@ class LinkRemoved(msgspec.Struct, frozen=True):
     peer: str
 
 
-Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved
+class MoveTo(msgspec.Struct, frozen=True):
+    """Move this client's subscriptions to another broker (clients only)."""
+
+    broker: str
+
+
+Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo

@@ -15,7 +15,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello"):
     """The first frame of each connection, in both directions.
 
     `session` stays the same while one end lives, so that the other can tell a reconnection from a restart; `expects`
-    is the number of the next frame that the sender has not seen.
+    is the number of the next frame that the sender has not seen; `resumes` is the session of the other end that the
+    sender remembers, empty if it remembers none. A link goes on only where both ends remember each other.
     """
 
     version: int
@@ -23,6 +24,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello"):
     name: str
     session: str
     expects: int
+    resumes: str = ""
 
 
 class Payload(msgspec.Struct, frozen=True, tag_field="frame", tag="m"):
@@ -41,9 +43,55 @@ class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack"):
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag_field="frame", tag="bye"):
-    """The last frame: the sender closes the connection for this reason."""
+    """The last frame: the sender closes the connection for this reason; one that leaves does not come back."""
 
     reason: str
+    leaves: bool = False
 
 
-Frame: TypeAlias = Hello | Payload | Ack | Goodbye
+class StatusRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="status?"):
+    """Ask a broker how it is; allowed at any time, also without a greeting."""
+
+
+class PeerStatus(msgspec.Struct, frozen=True):
+    """One neighbour or client of a broker."""
+
+    name: str
+    role: Role
+    connected: bool
+    queued_count: int
+    unacknowledged_count: int
+    advertisements_count: int
+    subscriptions_count: int
+
+
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """What a broker process tells about itself; rates are those of the last few seconds."""
+
+    name: str
+    pid: int
+    uptime_s: float
+    cpu_s: float
+    memory_bytes: int
+    input_count: int
+    advertisements_count: int
+    subscriptions_count: int
+    publications_in_count: int
+    publications_out_count: int
+    control_in_count: int
+    control_out_count: int
+    dropped_count: int
+    refused_count: int
+    publications_in_per_s: float
+    publications_out_per_s: float
+    links_missing: tuple[str, ...]
+    peers: tuple[PeerStatus, ...]
+
+
+class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
+    """How the broker is."""
+
+    status: BrokerStatus
+
+
+Frame: TypeAlias = Hello | Payload | Ack | Goodbye | StatusRequest | StatusReply

@@ -12,7 +12,7 @@ from collections import deque
 import msgspec
 
 from trimtab.protocol.frames import Ack, Payload
-from trimtab.protocol.messages import AnyMessage, is_control
+from trimtab.protocol.messages import AnyMessage, Publish, is_control
 
 
 class LinkConfig(msgspec.Struct, frozen=True):
@@ -82,6 +82,10 @@ class Link:
         """Whether everything that was said has been acknowledged."""
         return not (self._control or self._data or self._unacknowledged)
 
+    def fits(self, peer_expects: int) -> bool:
+        """Whether the peer's greeting can come from the other end of this link, and not of one that was forgotten."""
+        return self._next_number - len(self._unacknowledged) <= peer_expects <= self._next_number
+
     def connect(self, peer_expects: int, now_s: float) -> None:
         """A connection stands; the peer has seen everything before `peer_expects`."""
         self.connected = True
@@ -101,8 +105,12 @@ class Link:
         (self._control if is_control(message) else self._data).append(message)
 
     def drop_oldest_data(self) -> AnyMessage | None:
-        """Give up the publication that has waited longest, for queues that may lose."""
-        return self._data.popleft() if self._data else None
+        """Give up the publication that has waited longest, for queues that may lose; markers stay."""
+        for place, message in enumerate(self._data):
+            if isinstance(message, Publish):
+                del self._data[place]
+                return message
+        return None
 
     def has_frame(self) -> bool:
         """Whether `take` would return a frame."""

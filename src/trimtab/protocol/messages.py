@@ -90,8 +90,51 @@ class Gone(Message, frozen=True, tag="gone"):
     names: tuple[str, ...]
 
 
+class MovedSubscription(msgspec.Struct, frozen=True):
+    """A subscription that moves: its id at the old broker, its id from now on, and its filter."""
+
+    old_id: str
+    new_id: str
+    filter: Filter
+
+
+class MoveIn(Message, frozen=True, tag="movein"):
+    """A client asks its new broker to take over subscriptions that the old broker still serves."""
+
+    move: str
+    old_broker: str
+    subscriptions: tuple[MovedSubscription, ...]
+
+
+class Handover(Message, frozen=True, tag="handover"):
+    """A marker from the new broker to the old one: behind it every publication also goes to the new one."""
+
+    move: str
+    client: str
+    old_broker: str
+    old_ids: tuple[str, ...]
+
+
+class End(Message, frozen=True, tag="end"):
+    """A marker from the old broker to the client: what comes after it comes from the new broker."""
+
+    move: str
+
+
 AnyMessage = (
-    Advertise | Unadvertise | Subscribe | Unsubscribe | Confirmed | Publish | Accepted | Refused | Members | Gone
+    Advertise
+    | Unadvertise
+    | Subscribe
+    | Unsubscribe
+    | Confirmed
+    | Publish
+    | Accepted
+    | Refused
+    | Members
+    | Gone
+    | MoveIn
+    | Handover
+    | End
 )
 """Every message, for decoding."""
 
@@ -99,9 +142,10 @@ AnyMessage = (
 def is_control(message: Message) -> bool:
     """Whether the message overtakes publications in queues.
 
-    Whatever must keep its place among the publications (a marker) is data.
+    Whatever must keep its place among the publications (a marker) is data; the end of an advertisement is, for it ends
+    routes that the publications before it still need.
 
     >>> is_control(Unsubscribe(id="s1"))
     True
     """
-    return not isinstance(message, Publish)
+    return not isinstance(message, Publish | Unadvertise | Handover | End)
