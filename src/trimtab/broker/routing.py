@@ -12,7 +12,7 @@ Deviations: advertisements may be covered too (an advertisement covers another i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -218,7 +218,7 @@ class RoutingTables:
     def add_subscription(self, entry: Entry) -> list[Say]:
         """Note a subscription and pass it towards the advertisements that it intersects."""
         self.subscriptions[entry.id] = entry
-        self._matcher.add(entry.id, entry.filter)
+        self._matcher.add(entry.id, entry.filter, entry.hop)
         said: list[Say] = []
         for neighbour in self.neighbours:
             if self._is_wanted(neighbour, entry):
@@ -236,9 +236,8 @@ class RoutingTables:
         return said
 
     def hops_for(self, values: Mapping[str, Value]) -> list[str]:
-        """The neighbours and clients that want a publication, each once, in the order of their first subscription."""
-        subscriptions = self.subscriptions
-        return list(dict.fromkeys(subscriptions[str(id)].hop for id in self._matcher.match(values)))
+        """The neighbours and clients that want a publication, each once, in a defined order."""
+        return cast(list[str], self._matcher.match_groups(values))
 
     def subscription_representatives(self, id: str) -> list[tuple[str, str]]:
         """For each neighbour that must know of a subscription: the neighbour and the one told in its place."""

@@ -30,8 +30,8 @@ class FilterIndex(Protocol[K]):
     hashable; None is better avoided, for it also says "nothing found".
     """
 
-    def add(self, key: K, filter: Filter) -> None:
-        """Store a filter; a KeyError says that the key is in use."""
+    def add(self, key: K, filter: Filter, group: Hashable | None = None, /) -> None:
+        """Store a filter; a KeyError says that the key is in use. Keys of one group are asked about together."""
         ...
 
     def remove(self, key: K) -> None:
@@ -43,6 +43,13 @@ class FilterIndex(Protocol[K]):
 
         In a plain mapping, attributes that some filter asks for are checked: what is not of a kind of value raises a
         TypeError; NaN, an infinity and an integer beyond 64 bits raise a ValueError.
+        """
+        ...
+
+    def match_groups(self, publication: Publication | Mapping[str, Value]) -> list[Hashable]:
+        """The groups of which some filter matches, each once; cheaper than to list all keys and look at their groups.
+
+        In the order in which the groups got their first key; a place that became free is taken by the next new group.
         """
         ...
 

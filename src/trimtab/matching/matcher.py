@@ -46,12 +46,16 @@ class Matcher:
         "_index": "The engine.",
         "find_covered": "The keys of all filters that a filter covers, without the filter under the key `exclude`.",
         "find_covering": "A key whose filter covers a filter, and is not the one under the key `exclude`; or None.",
+        "match_groups": "The groups of which some filter matches a publication, each once.",
         "match": "The keys of all filters that a publication satisfies; valid until a filter is added or removed.",
         "match_many": "What `match` says of each publication of a sequence.",
     }
 
     match: Callable[[Publication | Mapping[str, Value]], Matches[Hashable]]
     """The keys of all filters that a publication satisfies; valid until a filter is added or removed."""
+
+    match_groups: Callable[[Publication | Mapping[str, Value]], list[Hashable]]
+    """The groups of which some filter matches a publication, each once."""
 
     match_many: Callable[[Sequence[Publication | Mapping[str, Value]]], Sequence[Matches[Hashable]]]
     """What `match` says of each publication of a sequence."""
@@ -66,6 +70,7 @@ class Matcher:
         self._engine: Literal["kernel", "python"] = choose_engine(engine)
         self._index: FilterIndex[Hashable] = new_index(self._engine)
         self.match = self._index.match
+        self.match_groups = self._index.match_groups
         self.match_many = self._index.match_many
         self.find_covering = self._index.find_covering
         self.find_covered = self._index.find_covered
@@ -75,9 +80,16 @@ class Matcher:
         """The engine that does the work."""
         return self._engine
 
-    def add(self, key: Hashable, filter: Filter) -> None:
-        """Store a filter under a key that is not in use, otherwise raise a KeyError."""
-        self._index.add(key, filter)
+    def add(self, key: Hashable, filter: Filter, group: Hashable | None = None) -> None:
+        """Store a filter under a key that is not in use, otherwise raise a KeyError.
+
+        >>> matcher = Matcher()
+        >>> for number in range(3):
+        ...     matcher.add(number, Filter.parse(f"[volume,>,{number}]"), "alice")
+        >>> matcher.match_groups({"volume": 5})
+        ['alice']
+        """
+        self._index.add(key, filter, group)
 
     def remove(self, key: Hashable) -> None:
         """Forget the filter under a key, or raise a KeyError if there is none."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeAlias
 
 from trimtab.language import Filter, LanguageError, Publication, Value
@@ -40,10 +40,12 @@ class PythonIndex(Generic[K]):
         self._tables: dict[tuple[str, ...], dict[tuple[Token, ...], _Cluster[K]]] = {}
         self._hidden_equalities: dict[_Entry[K], None] = {}
         self._uses: Counter[str] = Counter()
+        self._groups = Groups()
+        self._group_by_key: dict[K, int] = {}
         self._version = 0
 
-    def add(self, key: K, filter: Filter) -> None:
-        """Store a filter; a KeyError says that the key is in use."""
+    def add(self, key: K, filter: Filter, group: Hashable | None = None, /) -> None:
+        """Store a filter; a KeyError says that the key is in use. Keys of one group are asked about together."""
         if key in self._entry_by_key:
             raise KeyError(f"the key {key!r} is already in use")
         _check_filter(filter)
@@ -52,6 +54,8 @@ class PythonIndex(Generic[K]):
             entry = self._entries[filter] = self._place(filter)
         entry.keys[key] = None
         self._entry_by_key[key] = entry
+        if group is not None:
+            self._group_by_key[key] = self._groups.enter(group)
         self._version += 1
 
     def _place(self, filter: Filter) -> _Entry[K]:
@@ -80,6 +84,8 @@ class PythonIndex(Generic[K]):
         if key not in self._entry_by_key:
             raise KeyError(f"unknown key {key!r}")
         entry = self._entry_by_key.pop(key)
+        if key in self._group_by_key:
+            self._groups.leave(self._group_by_key.pop(key))
         self._version += 1
         del entry.keys[key]
         if entry.keys:
@@ -98,6 +104,11 @@ class PythonIndex(Generic[K]):
             del table[tuple(cluster.tokens.values())]
             if not table:
                 del self._tables[names]
+
+    def match_groups(self, publication: Publication | Mapping[str, Value]) -> list[Hashable]:
+        """The groups of which some filter matches, each once."""
+        groups = {self._group_by_key[key] for key in self.match(publication) if key in self._group_by_key}
+        return [self._groups.member(place) for place in sorted(groups)]
 
     def match(self, publication: Publication | Mapping[str, Value]) -> KeySlices[K]:
         """The keys of all filters that the publication satisfies."""
@@ -184,6 +195,47 @@ class PythonIndex(Generic[K]):
     def __contains__(self, key: object) -> bool:
         """Whether a filter is stored under the key."""
         return key in self._entry_by_key
+
+
+class Groups:
+    """Groups by place; a place that became free is taken by the next new group.
+
+    >>> groups = Groups()
+    >>> groups.enter("alice"), groups.enter("bob"), groups.enter("alice")
+    (0, 1, 0)
+    >>> groups.leave(1)
+    >>> groups.enter("carol")
+    1
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, int] = {}
+        self._members: list[Hashable | None] = []
+        self._counts: list[int] = []
+
+    def enter(self, group: Hashable) -> int:
+        """Count one more key of a group; returns its place."""
+        place = self._places.get(group)
+        if place is None:
+            place = self._counts.index(0) if 0 in self._counts else len(self._counts)
+            if place == len(self._counts):
+                self._members.append(None)
+                self._counts.append(0)
+            self._places[group] = place
+            self._members[place] = group
+        self._counts[place] += 1
+        return place
+
+    def leave(self, place: int) -> None:
+        """Count one key less of the group at a place."""
+        self._counts[place] -= 1
+        if not self._counts[place]:
+            del self._places[self._members[place]]
+            self._members[place] = None
+
+    def member(self, place: int) -> Hashable:
+        """The group at a place."""
+        return self._members[place]
 
 
 class KeySlices(Generic[K]):

@@ -424,11 +424,56 @@ static uint32_t new_key(Index *index)
     return id;
 }
 
-static void attach_key(Index *index, Record *record, PyObject *key, uint32_t code)
+/* The id of a group, which is made if it is new; NO_GROUP with an error set if that fails. */
+static uint32_t group_for(Index *index, PyObject *group)
+{
+    PyObject *known = PyDict_GetItemWithError(index->group_ids, group);
+    if (known != NULL)
+        return (uint32_t)PyLong_AsUnsignedLong(known);
+    if (PyErr_Occurred())
+        return NO_GROUP;
+    uint32_t id = 0;
+    if (index->group_live == index->group_count) {
+        if (index->group_count == index->group_room) {
+            index->group_room = index->group_room ? index->group_room * 2 : 16;
+            index->groups = GROW(index->groups, Group, index->group_room);
+        }
+        id = index->group_count++;
+    }
+    else
+        while (index->groups[id].object != NULL)
+            id++;
+    index->groups[id] = (Group){0};
+    PyObject *number = PyLong_FromUnsignedLong(id);
+    if (number == NULL || PyDict_SetItem(index->group_ids, group, number) < 0) {
+        Py_XDECREF(number);
+        return NO_GROUP;
+    }
+    Py_DECREF(number);
+    index->groups[id].object = Py_NewRef(group);
+    index->group_live++;
+    return id;
+}
+
+static void leave_group(Index *index, uint32_t id)
+{
+    if (id == NO_GROUP || --index->groups[id].key_count > 0)
+        return;
+    PyObject *object = index->groups[id].object;
+    if (PyDict_DelItem(index->group_ids, object) < 0)
+        PyErr_Clear();
+    index->groups[id].object = NULL;
+    index->group_live--;
+    Py_DECREF(object);
+}
+
+static void attach_key(Index *index, Record *record, PyObject *key, uint32_t code, uint32_t group)
 {
     uint32_t id = new_key(index);
     KeyEntry *entry = key_entry(index, id);
-    *entry = (KeyEntry){Py_NewRef(key), record, id, id, code};
+    *entry = (KeyEntry){Py_NewRef(key), record, id, id, code, group};
+    if (group != NO_GROUP)
+        index->groups[group].key_count++;
     if (record->key_count++ == 0)
         record->first_key = id;
     else {
@@ -447,6 +492,7 @@ static void detach_key(Index *index, uint32_t id)
     KeyEntry *entry = key_entry(index, id);
     Record *record = entry->record;
     PyObject *key = entry->key;
+    uint32_t group = entry->group;
     hash_remove(&index->keys, entry->hash, id);
     index->key_count--;
     key_entry(index, entry->previous)->next = entry->next;
@@ -458,6 +504,7 @@ static void detach_key(Index *index, uint32_t id)
     index->free_key = id;
     if (--record->key_count == 0)
         remove_record(index, record);
+    leave_group(index, group);
     Py_DECREF(key);
 }
 
@@ -465,8 +512,8 @@ static void detach_key(Index *index, uint32_t id)
 
 static PyObject *index_add(Index *index, PyObject *const *arguments, Py_ssize_t argument_count)
 {
-    if (argument_count != 2) {
-        PyErr_SetString(PyExc_TypeError, "add takes a key and a filter");
+    if (argument_count != 2 && argument_count != 3) {
+        PyErr_SetString(PyExc_TypeError, "add takes a key, a filter and, optionally, a group");
         return NULL;
     }
     PyObject *key = arguments[0];
@@ -488,13 +535,19 @@ static PyObject *index_add(Index *index, PyObject *const *arguments, Py_ssize_t 
             release_attribute(index, at);
         return NULL;
     }
+    uint32_t group = NO_GROUP;
+    if (argument_count == 3 && arguments[2] != Py_None && (group = group_for(index, arguments[2])) == NO_GROUP) {
+        for (uint32_t at = 0; at < index->attribute_count; at++)
+            release_attribute(index, at);
+        return NULL;
+    }
     index->version++;
     uint32_t table = table_for(index, terms, count), cluster_hash;
     Cluster *cluster = cluster_for_terms(&index->tables[table], terms, count, &cluster_hash);
     if (cluster == NULL)
         cluster = cluster_new(index, table, terms, count, cluster_hash);
     Record *record = place_record(index, cluster, record_new(&index->tables[table], terms, count));
-    attach_key(index, record, key, code);
+    attach_key(index, record, key, code, group);
     Py_RETURN_NONE;
 }
 
@@ -541,6 +594,8 @@ static int read_publication(Index *index, PyObject *values)
     if (++index->stamp == 0) {
         for (uint32_t at = 0; at < index->attribute_count; at++)
             index->values[at].stamp = 0;
+        for (uint32_t id = 0; id < index->group_count; id++)
+            index->groups[id].stamp = 0;
         index->stamp = 1;
     }
     PyObject *name, *object;
@@ -650,6 +705,59 @@ static PyObject *index_match(Index *index, PyObject *publication)
     int failed = match_values(index, values);
     Py_DECREF(values);
     return failed ? NULL : matches_new(index);
+}
+
+/* Note the groups of a record's keys; whether all groups have been found. */
+static int note_groups(Index *index, const Record *record, uint32_t *left)
+{
+    uint32_t id = record->first_key;
+    for (uint32_t keys = record->key_count; keys > 0 && *left > 0; keys--) {
+        const KeyEntry *entry = key_entry(index, id);
+        Group *group = entry->group == NO_GROUP ? NULL : &index->groups[entry->group];
+        if (group != NULL && group->stamp != index->stamp) {
+            group->stamp = index->stamp;
+            --*left;
+        }
+        id = entry->next;
+    }
+    return *left == 0;
+}
+
+static void note_all_groups(Index *index)
+{
+    uint32_t left = index->group_live;
+    for (size_t at = 0; at < index->found_count; at++)
+        if (note_groups(index, index->found[at], &left))
+            return;
+    for (size_t at = 0; at < index->prefix_count; at++) {
+        const Prefix *prefix = &index->prefixes[at];
+        for (uint32_t chunk = 0; chunk <= prefix->chunk; chunk++) {
+            const Chunk *records = prefix->list->chunks[chunk].chunk;
+            uint32_t count = chunk < prefix->chunk ? records->count : prefix->offset;
+            for (uint32_t place = 0; place < count; place++)
+                if (note_groups(index, records->records[place], &left))
+                    return;
+        }
+    }
+}
+
+static PyObject *index_match_groups(Index *index, PyObject *publication)
+{
+    PyObject *values = values_of(publication);
+    if (values == NULL)
+        return NULL;
+    int failed = match_values(index, values);
+    Py_DECREF(values);
+    if (failed)
+        return NULL;
+    note_all_groups(index);
+    PyObject *found = PyList_New(0);
+    for (uint32_t id = 0; found != NULL && id < index->group_count; id++) {
+        const Group *group = &index->groups[id];
+        if (group->object != NULL && group->stamp == index->stamp && PyList_Append(found, group->object) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
 }
 
 static PyObject *index_match_many(Index *index, PyObject *publications)
@@ -860,7 +968,8 @@ static PyObject *index_new(PyTypeObject *type, PyObject *arguments, PyObject *na
     index->free_key = NO_KEY;
     index->table_count = 1;
     index->attribute_ids = PyDict_New();
-    if (index->attribute_ids == NULL)
+    index->group_ids = PyDict_New();
+    if (index->attribute_ids == NULL || index->group_ids == NULL)
         Py_CLEAR(index);
     return (PyObject *)index;
 }
@@ -868,6 +977,9 @@ static PyObject *index_new(PyTypeObject *type, PyObject *arguments, PyObject *na
 static int index_traverse(Index *index, visitproc visit, void *arg)
 {
     Py_VISIT(index->attribute_ids);
+    Py_VISIT(index->group_ids);
+    for (uint32_t id = 0; id < index->group_count; id++)
+        Py_VISIT(index->groups[id].object);
     for (uint32_t id = 0; id < index->key_slab_count * KEY_SLAB; id++)
         Py_VISIT(key_entry(index, id)->key);
     return 0;
@@ -897,6 +1009,7 @@ static void index_dealloc(Index *index)
     for (uint32_t at = 0; at < index->attribute_count; at++)
         Py_XDECREF(index->names[at]);
     free(index->key_slabs);
+    free(index->groups);
     free(index->names);
     free(index->uses);
     free(index->free_attributes);
@@ -908,6 +1021,7 @@ static void index_dealloc(Index *index)
     for (uint32_t at = 0; at < LAST_NAMES; at++)
         Py_XDECREF(index->last_names[at].name);
     Py_XDECREF(index->attribute_ids);
+    Py_XDECREF(index->group_ids);
     Py_TYPE(index)->tp_free((PyObject *)index);
 }
 
@@ -938,9 +1052,12 @@ static PyObject *index_statistics(Index *index, PyObject *unused)
 }
 
 static PyMethodDef index_methods[] = {
-    {"add", (PyCFunction)(void (*)(void))index_add, METH_FASTCALL, "add(key, filter): store a filter under a new key."},
+    {"add", (PyCFunction)(void (*)(void))index_add, METH_FASTCALL,
+     "add(key, filter, group=None): store a filter under a new key, in a group of keys."},
     {"remove", (PyCFunction)index_remove, METH_O, "remove(key): forget a key and, with its last key, the filter."},
     {"match", (PyCFunction)index_match, METH_O, "match(publication): the keys of all filters that match, lazily."},
+    {"match_groups", (PyCFunction)index_match_groups, METH_O,
+     "match_groups(publication): the groups in which any filter matches, in the order of their first keys."},
     {"match_many", (PyCFunction)index_match_many, METH_O, "match_many(publications): one result per publication."},
     {"find_covering", (PyCFunction)(void (*)(void))index_find_covering, METH_FASTCALL | METH_KEYWORDS,
      "find_covering(filter, exclude=None): a key whose filter covers the given one, or None."},

@@ -274,6 +274,7 @@ typedef struct {
     Record *record;
     uint32_t next, previous; /* keys of one record form a ring */
     uint32_t hash;
+    uint32_t group;
 } KeyEntry;
 #define KEY_SLAB 1024
 
@@ -285,8 +286,19 @@ typedef struct {
 } NamePlace;
 #define LAST_NAMES 32
 
+/* Keys that are asked about together: whether any of them matches. */
+typedef struct {
+    PyObject *object; /* NULL if the place is free */
+    uint32_t key_count;
+    uint32_t stamp; /* the publication for which it was found last */
+} Group;
+#define NO_GROUP UINT32_MAX
+
 typedef struct {
     PyObject_HEAD
+    PyObject *group_ids; /* group -> id */
+    Group *groups;
+    uint32_t group_count, group_room, group_live;
     PyObject *attribute_ids; /* name -> id */
     NamePlace last_names[LAST_NAMES];
     uint64_t names_version; /* counts changes of attribute_ids */
