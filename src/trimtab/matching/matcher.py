@@ -46,8 +46,8 @@ class Matcher:
         "_index": "The engine.",
         "find_covered": "The keys of all filters that a filter covers, without the filter under the key `exclude`.",
         "find_covering": "A key whose filter covers a filter, and is not the one under the key `exclude`; or None.",
-        "match_groups": "The groups of which some filter matches a publication, each once.",
         "match": "The keys of all filters that a publication satisfies; valid until a filter is added or removed.",
+        "match_groups": "The groups of which some filter matches a publication, each once.",
         "match_many": "What `match` says of each publication of a sequence.",
     }
 
