@@ -307,6 +307,36 @@ static List *cluster_list(Cluster *cluster, uint32_t attribute, uint32_t op, int
     return cluster->lists[cluster->list_count++] = list;
 }
 
+/* Count what a record asks beyond its table's equalities. */
+static void count_asked(Index *index, const Record *record, int by)
+{
+    Table *table = &index->tables[record->cluster->table];
+    for (unsigned at = 0; at < record->term_count; at++) {
+        uint32_t attribute = head_attribute(record_heads(record)[at]);
+        if (attribute >= table->asked_room) {
+            uint32_t room = index->attribute_room;
+            table->asked = GROW(table->asked, uint32_t, room);
+            memset(table->asked + table->asked_room, 0, sizeof(uint32_t) * (room - table->asked_room));
+            table->asked_room = room;
+        }
+        table->asked[attribute] += (uint32_t)by;
+    }
+}
+
+/* Whether some record of the table may be covered by the terms: each of their attributes is asked for somewhere in it. */
+static int table_may_be_covered(const Table *table, const Term *terms, int count)
+{
+    for (int at = 0; at < count; at++) {
+        uint32_t attribute = terms[at].attribute;
+        int known = attribute < table->asked_room && table->asked[attribute] > 0;
+        for (uint32_t place = 0; place < table->attribute_count && !known; place++)
+            known = table->attributes[place] == attribute;
+        if (!known)
+            return 0;
+    }
+    return 1;
+}
+
 /* Put a record into its cluster; returns the one that asks for the same if it is there already, and frees the new one. */
 static Record *place_record(Index *index, Cluster *cluster, Record *record)
 {
@@ -343,6 +373,7 @@ static Record *place_record(Index *index, Cluster *cluster, Record *record)
     record->cluster = cluster;
     cluster->record_count++;
     index->record_count++;
+    count_asked(index, record, 1);
     for (unsigned at = 0; at < record->term_count; at++)
         index->uses[head_attribute(record_heads(record)[at])]++;
     return record;
@@ -367,6 +398,7 @@ static void remove_record(Index *index, Record *record)
         }
     }
     index->record_count--;
+    count_asked(index, record, -1);
     for (unsigned at = 0; at < record->term_count; at++)
         drop_use(index, head_attribute(record_heads(record)[at]));
     record_free(record);
@@ -937,6 +969,8 @@ static PyObject *index_find_covered(Index *index, PyObject *const *arguments, Py
     for (uint32_t at = 0; at < index->table_count && !unknown; at++) {
         const Table *table = &index->tables[index->table_order[at]];
         uint32_t code;
+        if (table->live == 0 || !table_may_be_covered(table, terms, count))
+            continue;
         if (table->attribute_count > 0 && table_fits(table, terms, count)) {
             Cluster *cluster = cluster_for_terms(table, terms, count, &code);
             if (cluster != NULL && covered_in_cluster(index, cluster, terms, count) < 0)
@@ -1002,6 +1036,7 @@ static void index_dealloc(Index *index)
         hash_free(&index->tables[at].hash);
         free(index->tables[at].clusters);
         free(index->tables[at].free_ids);
+        free(index->tables[at].asked);
     }
     hash_free(&index->keys);
     for (uint32_t at = 0; at < index->key_slab_count; at++)

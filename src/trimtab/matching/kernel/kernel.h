@@ -267,6 +267,8 @@ typedef struct {
     uint32_t *free_ids;
     uint32_t free_count, free_room;
     uint32_t live;
+    uint32_t *asked; /* by attribute: records that ask for it beyond the table's equalities */
+    uint32_t asked_room;
 } Table;
 
 typedef struct {
