@@ -68,6 +68,8 @@ class _Move:
         self.link = link
         self.wire_ids = wire_ids
         self.early: list[Publish] = []
+        self.asked_ids: dict[str, None] = {}
+        """The new ids of the subscriptions that the new broker was asked to take over."""
 
 
 class ClientSession:
@@ -101,6 +103,8 @@ class ClientSession:
         self._move: _Move | None = None
         self._moves_count = 0
         self._ended_in_move: list[str] = []
+        self._said_in_move: list[AnyMessage] = []
+        """What the application asks for during a move; it is said to the broker that serves the client afterwards."""
 
     # ---- the application's side ----
 
@@ -163,6 +167,10 @@ class ClientSession:
     def waiting_count(self) -> int:
         """Publications that the broker has not accepted yet."""
         return len(self._unaccepted) + len(self._held)
+
+    def wire_id(self, id: str) -> str:
+        """What brokers call a subscription: each move gives it a new name."""
+        return self._wire_ids.get(id, id)
 
     def pause(self) -> None:
         """Hold publications back until `resume`."""
@@ -231,8 +239,8 @@ class ClientSession:
     def _begin_move(self, broker: str) -> list[Effect]:
         if self._move is not None or not self.broker or broker == self.broker:
             return [Rejected(broker, "the client is already there, or on its way, or has no broker yet")]
-        if self._advertisements:
-            return [Rejected(broker, "a client with advertisements does not move yet")]
+        if self._advertisements or self.waiting_count:
+            return [Rejected(broker, "a client with advertisements or unaccepted publications does not move yet")]
         self._moves_count += 1
         wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
         self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
@@ -247,6 +255,7 @@ class ClientSession:
                 for id, wire_id in move.wire_ids.items()
                 if id in self._subscriptions
             )
+            move.asked_ids = {each.new_id: None for each in moved}
             request = MoveIn(move=move.id, old_broker=self.broker, subscriptions=moved, cause=move.id)
             move.link.enqueue(request, now_s)
         first = not move.broker_session
@@ -264,8 +273,9 @@ class ClientSession:
         self._wire_ids.update({id: wire_id for id, wire_id in move.wire_ids.items() if id in self._subscriptions})
         for id in self._ended_in_move:
             self._wire_ids.pop(id, None)
-            self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
-        self._ended_in_move.clear()
+            if move.wire_ids[id] in move.asked_ids:
+                self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
+        self._say_what_waited(now_s)
         effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
         for message in move.early:
             effects.extend(self._deliver(message, now_s))
@@ -275,8 +285,14 @@ class ClientSession:
         self._move = None
         for id in self._ended_in_move:
             self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
-        self._ended_in_move.clear()
+        self._say_what_waited(now_s)
         return [Rejected(move.id, reason), Shut(move.broker)]
+
+    def _say_what_waited(self, now_s: float) -> None:
+        self._ended_in_move.clear()
+        for message in self._said_in_move:
+            self.link.enqueue(message, now_s)
+        self._said_in_move.clear()
 
     def _connected(self, broker: str, hello: Hello, now_s: float) -> None:
         is_first = not self._broker_session
@@ -290,9 +306,9 @@ class ClientSession:
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
         for id, filter in self._advertisements.items():
-            self._say(Advertise(id=id, filter=filter), now_s)
+            self.link.enqueue(Advertise(id=id, filter=filter), now_s)
         for id, filter in self._subscriptions.items():
-            self._say(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
+            self.link.enqueue(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
         self._in_force.clear()
         self._held = deque([*self._unaccepted, *self._held])
         self._unaccepted.clear()
@@ -355,7 +371,7 @@ class ClientSession:
         ]
 
     def _release(self, now_s: float) -> None:
-        """Send held publications and ends of advertisements, in order, as far as advertisements in force announce them."""
+        """Send held publications and ends of advertisements, in order, as far as advertisements in force allow."""
         while self._held and not self.paused:
             message = self._held[0]
             if isinstance(message, Unadvertise):
@@ -388,4 +404,7 @@ class ClientSession:
             raise KeyError(f"{id} is not an id of this client")
 
     def _say(self, message: AnyMessage, now_s: float) -> None:
-        self.link.enqueue(message, now_s)
+        if self._move is None:
+            self.link.enqueue(message, now_s)
+        else:
+            self._said_in_move.append(message)

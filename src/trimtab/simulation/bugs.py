@@ -1,0 +1,258 @@
+"""Deliberate mistakes in the core, to show that the fuzzer would find them.
+
+Each replaces a method or two while it is active; the core itself knows nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from trimtab.broker import core
+from trimtab.broker.confirmations import Confirmations
+from trimtab.broker.core import Broker
+from trimtab.broker.routing import CoveredSubscriptions, RoutingTables
+from trimtab.client.session import ClientSession
+from trimtab.matching import CoveringChange
+from trimtab.protocol import link, messages
+from trimtab.protocol.frames import Payload
+from trimtab.protocol.link import Link
+from trimtab.protocol.messages import Accepted, Publish, Subscribe
+
+Patch = tuple[Any, str, Any]
+"""An object, the name of an attribute, and what replaces it."""
+
+
+class Bug(msgspec.Struct, frozen=True):
+    """A mistake that can be switched on."""
+
+    name: str
+    text: str
+    patches: Callable[[], list[Patch]]
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The mistake is in force inside the `with` block."""
+        patches = self.patches()
+        saved = [(target, name, target.__dict__[name]) for target, name, _ in patches]
+        try:
+            for target, name, replacement in patches:
+                setattr(target, name, replacement)
+            yield
+        finally:
+            for target, name, original in saved:
+                setattr(target, name, original)
+
+
+def _forget_uncovering() -> list[Patch]:
+    original = RoutingTables.remove_subscription
+
+    def remove_subscription(self: RoutingTables, id: str) -> list[Any]:
+        return [say for say in original(self, id) if not isinstance(say.message, Subscribe)]
+
+    return [(RoutingTables, "remove_subscription", remove_subscription)]
+
+
+def _forward_covered_only() -> list[Patch]:
+    original = CoveredSubscriptions.__mro__[1].add  # type: ignore[attr-defined]
+
+    def add(self: CoveredSubscriptions, key: Any, filter: Any) -> CoveringChange:
+        change: CoveringChange = original(self, key, filter)
+        return CoveringChange(left=change.left) if change.left else change
+
+    return [(CoveredSubscriptions.__mro__[1], "add", add)]
+
+
+def _forget_late_pull() -> list[Patch]:
+    original = RoutingTables.add_advertisement
+
+    def add_advertisement(self: RoutingTables, entry: Any) -> list[Any]:
+        return [say for say in original(self, entry) if not isinstance(say.message, Subscribe)]
+
+    return [(RoutingTables, "add_advertisement", add_advertisement)]
+
+
+def _accept_too_early() -> list[Patch]:
+    original = Broker._receive
+
+    def receive(self: Broker, name: str, frame: Any, now_s: float) -> None:
+        original(self, name, frame, now_s)
+        peer = self.peers.get(name)
+        if peer is not None and peer.role == "client" and isinstance(frame, Payload):
+            if isinstance(frame.message, Publish):
+                peer.link.enqueue(Accepted(publisher=name, sequence=frame.message.sequence), now_s)
+
+    return [(Broker, "_receive", receive)]
+
+
+def _confirm_too_early() -> list[Patch]:
+    return [(Confirmations, "begin", lambda self, id: True)]
+
+
+def _drop_on_reconnect() -> list[Patch]:
+    original = Link.connect
+
+    def connect(self: Link, peer_expects: int, now_s: float) -> None:
+        original(self, peer_expects, now_s)
+        self._unacknowledged.clear()
+        self._resend_index = None
+        self._next_number = max(peer_expects, 1)
+
+    return [(Link, "connect", connect)]
+
+
+def _claim_too_much() -> list[Patch]:
+    def expects(self: Link) -> int:
+        return self._expected + (self._expected > 1)
+
+    return [(Link, "expects", property(expects))]
+
+
+def _reorder_queue() -> list[Patch]:
+    original = Link.enqueue
+
+    def enqueue(self: Link, message: Any, now_s: float) -> None:
+        original(self, message, now_s)
+        if len(self._data) > 1:
+            last = self._data.pop()
+            self._data.insert(len(self._data) - 1, last)
+
+    return [(Link, "enqueue", enqueue)]
+
+
+def _skip_duplicate_check() -> list[Patch]:
+    original = Link.receive
+
+    def receive(self: Link, frame: Any, now_s: float) -> list[Any]:
+        is_repeated = isinstance(frame, Payload) and frame.number < self._expected
+        messages = original(self, frame, now_s)
+        return [frame.message] if is_repeated else messages
+
+    return [(Link, "receive", receive)]
+
+
+def _skip_session_duplicate_check() -> list[Patch]:
+    original = ClientSession._deliver
+
+    def deliver(self: ClientSession, message: Publish, now_s: float) -> list[Any]:
+        self._last_delivered.pop(message.publisher, None)
+        return original(self, message, now_s)
+
+    return [(ClientSession, "_deliver", deliver)]
+
+
+def _ignore_gap() -> list[Patch]:
+    original = Link.receive
+
+    def receive(self: Link, frame: Any, now_s: float) -> list[Any]:
+        if isinstance(frame, Payload) and frame.number > self._expected:
+            self._expected = frame.number
+        return original(self, frame, now_s)
+
+    return [(Link, "receive", receive)]
+
+
+def _never_resend() -> list[Patch]:
+    return [(Link, "wake", lambda self, now_s: setattr(self, "_progress_s", now_s))]
+
+
+def _lose_control() -> list[Patch]:
+    original = Broker._send
+    said_count = 0
+
+    def send(self: Broker, name: str, message: Any, now_s: float) -> None:
+        nonlocal said_count
+        if isinstance(message, Subscribe):
+            said_count += 1
+            if said_count % 10 == 0:
+                return
+        original(self, name, message, now_s)
+
+    return [(Broker, "_send", send)]
+
+
+def _class_of_markers(overtaking: str) -> list[Patch]:
+    original = messages.is_control
+
+    def is_control(message: Any) -> bool:
+        return type(message).__name__ == overtaking or original(message)
+
+    return [(link, "is_control", is_control), (core, "is_control", is_control)]
+
+
+def _unadvertise_overtakes() -> list[Patch]:
+    return _class_of_markers("Unadvertise")
+
+
+def _marker_overtakes() -> list[Patch]:
+    return _class_of_markers("Handover")
+
+
+def _end_overtakes() -> list[Patch]:
+    return _class_of_markers("End")
+
+
+def _forget_new_stream() -> list[Patch]:
+    original = ClientSession._end_move
+
+    def end_move(self: ClientSession, move: Any, now_s: float) -> list[Any]:
+        move.early.clear()
+        return original(self, move, now_s)
+
+    return [(ClientSession, "_end_move", end_move)]
+
+
+BUGS: Final = tuple(
+    Bug(name, text, patches)
+    for name, text, patches in (
+        ("forget-uncovering", "what a subscription covered is not told when it leaves", _forget_uncovering),
+        (
+            "forward-covered-only",
+            "a subscription that covers others takes them back but is not told",
+            _forward_covered_only,
+        ),
+        ("forget-late-pull", "a late advertisement pulls no subscriptions", _forget_late_pull),
+        (
+            "accept-too-early",
+            "a publication is acknowledged when it arrives, not when it is taken over",
+            _accept_too_early,
+        ),
+        ("confirm-too-early", "a subscription is confirmed before others have installed it", _confirm_too_early),
+        (
+            "drop-on-reconnect",
+            "what was not acknowledged is forgotten when a connection comes back",
+            _drop_on_reconnect,
+        ),
+        ("claim-too-much", "a greeting says that one frame more was seen", _claim_too_much),
+        ("reorder-queue", "a publication overtakes the one before it in an output queue", _reorder_queue),
+        ("skip-duplicate-check", "a link takes repeated frames for new ones", _skip_duplicate_check),
+        (
+            "skip-session-duplicate-check",
+            "a subscriber delivers what it delivered before",
+            _skip_session_duplicate_check,
+        ),
+        ("ignore-gap", "a link goes on behind a frame that is missing", _ignore_gap),
+        ("never-resend", "a link waits for acknowledgements for ever", _never_resend),
+        ("lose-control-message", "every tenth subscription that a broker passes on is lost", _lose_control),
+        ("unadvertise-overtakes", "the end of an advertisement overtakes publications", _unadvertise_overtakes),
+        ("marker-overtakes", "the marker of a move overtakes publications", _marker_overtakes),
+        ("end-overtakes", "the old broker's end of a move overtakes publications", _end_overtakes),
+        ("forget-new-stream", "what the new broker sends during a move is thrown away", _forget_new_stream),
+    )
+)
+"""All of them."""
+
+
+def bug_named(name: str) -> Bug:
+    """The bug of a name; a ValueError lists the names if there is none.
+
+    >>> bug_named("ignore-gap").text
+    'a link goes on behind a frame that is missing'
+    """
+    for bug in BUGS:
+        if bug.name == name:
+            return bug
+    raise ValueError(f"no bug is called {name}; there are {', '.join(bug.name for bug in BUGS)}")

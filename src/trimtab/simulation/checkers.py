@@ -1,0 +1,191 @@
+"""What must, may and must not be delivered, known from a global view and computed without any routing.
+
+A publication that its broker accepts while a subscription is in force must reach it if the filter matches; earlier ones
+may. None comes twice, and those of one publisher come in order. Of a subscription that has ended nothing more is
+demanded, but what it was given must have no holes. Which subscriptions a publication must reach is asked of a matching
+engine; a sample of the answers is compared with brute force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from trimtab.language import Filter, Value
+from trimtab.matching import Matcher
+from trimtab.protocol.effects import Deliver
+
+_SAMPLE_EVERY: Final = 64
+"""Every so many publications the engine's answer is compared with brute force; the first ones always are."""
+
+_VIOLATIONS_MAX_COUNT: Final = 1_000
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was not kept."""
+
+    kind: str
+    text: str
+
+
+class Subscription:
+    """A subscription as the checker sees it."""
+
+    __slots__ = ("client", "ended", "filter", "id", "in_force", "last")
+
+    def __init__(self, id: str, client: str, filter: Filter) -> None:
+        self.id = id
+        self.client = client
+        self.filter = filter
+        self.in_force = False
+        self.ended = False
+        self.last: dict[str, int] = {}
+        """The last sequence number delivered, by publisher."""
+
+
+class DeliveryChecker:
+    """Told everything that happens, at the moment it happens."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.subscriptions: dict[str, Subscription] = {}
+        self.advertisements: dict[str, tuple[str, Filter]] = {}
+        """Live ones: the client and the filter."""
+        self.advertisements_in_force: dict[str, None] = {}
+        self.delays_s: list[float] = []
+        self.deliveries_count = 0
+        self.accepted_count = 0
+        self.published_count = 0
+        self._matcher: Matcher = Matcher()
+        self._due: dict[tuple[str, int], dict[str, None]] = {}
+        self._values: dict[tuple[str, int], Mapping[str, Value]] = {}
+        self._accepted_until: dict[str, int] = {}
+        self._hops_total = 0
+
+    # ---- what happens ----
+
+    def advertised(self, id: str, client: str, filter: Filter) -> None:
+        """A client has asked to advertise."""
+        self.advertisements[id] = (client, filter)
+
+    def unadvertised(self, id: str) -> None:
+        """A client has ended an advertisement."""
+        self.advertisements.pop(id, None)
+        self.advertisements_in_force.pop(id, None)
+
+    def subscribed(self, id: str, client: str, filter: Filter) -> None:
+        """A client has asked to subscribe."""
+        self.subscriptions[id] = Subscription(id, client, filter)
+
+    def unsubscribed(self, id: str) -> None:
+        """A client has ended a subscription."""
+        subscription = self.subscriptions[id]
+        subscription.ended = True
+        if subscription.in_force:
+            self._matcher.remove(id)
+            subscription.in_force = False
+
+    def in_force(self, id: str, now_s: float) -> None:
+        """A client was told that its advertisement or subscription is in force."""
+        subscription = self.subscriptions.get(id)
+        if subscription is None:
+            self.advertisements_in_force[id] = None
+        elif not subscription.ended and not subscription.in_force:
+            subscription.in_force = True
+            self._matcher.add(id, subscription.filter)
+
+    def published(self, publisher: str, sequence: int) -> None:
+        """An application has handed over a publication."""
+        self.published_count += 1
+
+    def accepted(self, publisher: str, sequence: int, values: Mapping[str, Value], now_s: float) -> None:
+        """A publisher's broker answers for a publication from now on."""
+        self.accepted_count += 1
+        if sequence <= self._accepted_until.get(publisher, 0):
+            self._violate("accepted twice", f"{publisher}:{sequence} at {now_s:.6f} s")
+        self._accepted_until[publisher] = sequence
+        due: dict[str, None] = dict.fromkeys(self._matcher.match(values))  # type: ignore[arg-type]
+        if self.accepted_count <= _SAMPLE_EVERY or self.accepted_count % _SAMPLE_EVERY == 0:
+            self._compare_with_brute_force(due, values)
+        if due:
+            self._due[publisher, sequence] = due
+        self._values[publisher, sequence] = values
+
+    def taken(self, publisher: str, sequence: int) -> None:
+        """A publisher was told that its publications up to a number are accepted."""
+        if sequence > self._accepted_until.get(publisher, 0):
+            self._violate("accepted too early", f"{publisher}:{sequence} was acknowledged, but no broker has it")
+
+    def rejected(self, client: str, about: str, reason: str, now_s: float) -> None:
+        """A client's request was refused."""
+        self._violate("refused", f"{client}: {about} at {now_s:.6f} s: {reason}")
+
+    def delivered(self, client: str, deliver: Deliver, now_s: float) -> None:
+        """A client has handed a publication to its application."""
+        publisher, sequence = deliver.publisher, deliver.sequence
+        key = (publisher, sequence)
+        due = self._due.get(key)
+        self.deliveries_count += len(deliver.subscriptions)
+        self.delays_s.append(deliver.delay_s)
+        for id in deliver.subscriptions:
+            subscription = self.subscriptions[id]
+            if due is None or due.pop(id, 0) is not None:
+                self._check_undemanded(subscription, client, deliver, now_s)
+            last = subscription.last.get(publisher, 0)
+            if sequence > last:
+                subscription.last[publisher] = sequence
+            else:
+                kind = "delivered twice" if sequence == last else "out of order"
+                self._violate(kind, f"{publisher}:{sequence} after :{last} to {id} at {now_s:.6f} s")
+        if due is not None and not due:
+            del self._due[key]
+
+    def _check_undemanded(self, subscription: Subscription, client: str, deliver: Deliver, now_s: float) -> None:
+        what = f"{deliver.publisher}:{deliver.sequence} to {subscription.id} at {now_s:.6f} s"
+        values = self._values.get((deliver.publisher, deliver.sequence))
+        if subscription.client != client or subscription.ended:
+            self._violate("not asked for", what)
+        elif values is None:
+            self._violate("never accepted", what)
+        elif values != deliver.publication.values_by_name:
+            self._violate("altered", what)
+        elif not subscription.filter.matches(values):
+            self._violate("does not match", f"{what}: {deliver.publication} against {subscription.filter}")
+
+    def _compare_with_brute_force(self, due: Mapping[str, None], values: Mapping[str, Value]) -> None:
+        expected = {s.id for s in self.subscriptions.values() if s.in_force and s.filter.matches(values)}
+        if expected != set(due):
+            self._violate("engine", f"matching found {sorted(due)}, brute force {sorted(expected)}")
+
+    # ---- at rest ----
+
+    def check_at_rest(self) -> None:
+        """Nothing is under way any more: what must have been delivered and was not is missing."""
+        for publisher, sequence, subscription in self._undelivered():
+            if not subscription.ended:
+                self._violate("missing", f"{publisher}:{sequence} to {subscription.id}")
+            elif subscription.last.get(publisher, 0) > sequence:
+                self._violate(
+                    "missing", f"{publisher}:{sequence} to {subscription.id}, which got a later one and ended"
+                )
+        for subscription in self.subscriptions.values():
+            if not subscription.ended and not subscription.in_force:
+                self._violate("never in force", subscription.id)
+        for id in self.advertisements:
+            if id not in self.advertisements_in_force:
+                self._violate("never in force", id)
+
+    def _undelivered(self) -> Iterator[tuple[str, int, Subscription]]:
+        for (publisher, sequence), ids in self._due.items():
+            for id in ids:
+                yield publisher, sequence, self.subscriptions[id]
+
+    def violate(self, kind: str, text: str) -> None:
+        """Note a promise that another checker found broken."""
+        self._violate(kind, text)
+
+    def _violate(self, kind: str, text: str) -> None:
+        if len(self.violations) < _VIOLATIONS_MAX_COUNT:
+            self.violations.append(Violation(kind, text))

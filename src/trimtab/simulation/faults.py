@@ -1,0 +1,102 @@
+"""Faults as declared data: what goes wrong, where, when and how often.
+
+Inside one connection frames keep their order, as TCP promises; only the order between different senders changes.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class FrameFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Something that happens to single frames of a link, or of all links, during some time."""
+
+    between: tuple[str, str] | None = None
+    """The two ends of the link; all links if not given."""
+
+    at_s: float = 0.0
+    for_s: float
+    probability: float
+    """The share of frames that it happens to."""
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+        if not 0 <= self.probability <= 1:
+            raise ValueError(f"a probability lies between 0 and 1, which {self.probability} does not")
+
+
+class Drop(FrameFault, frozen=True, tag="drop"):
+    """Frames vanish while the connection lives."""
+
+
+class Duplicate(FrameFault, frozen=True, tag="duplicate"):
+    """Frames arrive twice."""
+
+
+class Delay(FrameFault, frozen=True, tag="delay"):
+    """Frames take longer, and those behind them wait."""
+
+    delay_s: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_times(0.0, self.delay_s)
+
+
+class Reorder(FrameFault, frozen=True, tag="reorder"):
+    """Frames take longer by a random time, so that frames of different senders arrive in another order."""
+
+    spread_s: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_times(0.0, self.spread_s)
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="cut"):
+    """A connection breaks and comes back; what is under way is lost, and each end may notice late."""
+
+    between: tuple[str, str]
+    at_s: float
+    for_s: float
+    noticed_after_s: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+
+
+class Partition(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="partition"
+):
+    """All connections between these brokers (with their clients) and the others break and come back together."""
+
+    brokers: tuple[str, ...]
+    at_s: float
+    for_s: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="pause"):
+    """A broker does nothing for a while; what arrives waits."""
+
+    broker: str
+    at_s: float
+    for_s: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+
+
+Fault: TypeAlias = Drop | Duplicate | Delay | Reorder | Cut | Partition | Pause
+
+KINDS = ("drop", "duplicate", "delay", "reorder", "cut", "partition", "pause")
+"""The names of all kinds."""
+
+
+def _check_times(at_s: float, for_s: float) -> None:
+    if not (0 <= at_s < float("inf") and 0 <= for_s < float("inf")):
+        raise ValueError("times of a fault are finite and not negative")

@@ -1,0 +1,381 @@
+"""Random small networks under random churn and faults, each run to rest and checked.
+
+A run is first drawn as declared data from its seed alone (brokers, links, clients, what they do when, faults), then
+executed; the seed replays it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Final, Literal
+
+import msgspec
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.language import Filter, Publication
+from trimtab.protocol.link import LinkConfig
+from trimtab.simulation.bugs import Bug
+from trimtab.simulation.checkers import Subscription, Violation
+from trimtab.simulation.expected_tables import Placed, table_mistakes
+from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
+from trimtab.simulation.world import Capacity, World
+
+CHURN_S: Final = 20.0
+"""Clients act and faults happen during so many seconds; then everything heals and comes to rest."""
+
+REST_WITHIN_S: Final = 600.0
+"""After the churn the network must come to rest within this time."""
+
+EVENTS_MAX_COUNT: Final = 300_000
+"""More than any run needs that comes to rest."""
+
+_CLASSES: Final = ("a", "b")
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What a client does at a time; `which` picks one of its own subscriptions or advertisements to end."""
+
+    at_s: float
+    client: str
+    what: Literal["advertise", "unadvertise", "subscribe", "unsubscribe", "publish", "move"]
+    filter: Filter | None = None
+    values: dict[str, int | str] | None = None
+    which: int = 0
+    broker: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One run."""
+
+    seed: int
+    subscription_covering: bool
+    advertisement_covering: bool
+    window_frames_count: int
+    brokers: dict[str, Capacity]
+    links: list[tuple[str, str, float]]
+    clients: list[tuple[str, str, float]]
+    acts: list[Act]
+    faults: list[Fault]
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """What a run showed."""
+
+    seed: int
+    simulated_s: float
+    deliveries_count: int
+    publications_count: int
+    faults_count: dict[str, int]
+    violations: list[Violation]
+    trace_hash: str
+
+
+def draw_plan(seed: int) -> Plan:
+    """A random run."""
+    rng = Random(f"trimtab fuzz {seed}")
+    brokers = [f"B{number}" for number in range(1, rng.randint(2, 7) + 1)]
+    links = [
+        (rng.choice(brokers[:index]), name, rng.uniform(0.001, 0.08)) for index, name in enumerate(brokers) if index
+    ]
+    clients = [
+        (f"c{number}", rng.choice(brokers), rng.uniform(0.001, 0.05)) for number in range(1, rng.randint(3, 9) + 1)
+    ]
+    slow = rng.random() < 0.3
+    return Plan(
+        seed=seed,
+        subscription_covering=rng.random() < 0.75,
+        advertisement_covering=rng.random() < 0.6,
+        window_frames_count=rng.choice((2, 5, 1024)),
+        brokers={name: _draw_capacity(rng, slow) for name in brokers},
+        links=links,
+        clients=clients,
+        acts=_draw_acts(rng, [name for name, _, _ in clients], brokers),
+        faults=_draw_faults(rng, brokers, [*links, *clients]),
+    )
+
+
+def _draw_capacity(rng: Random, slow: bool) -> Capacity:
+    if not slow:
+        return Capacity()
+    return Capacity(cpu_mhz=rng.choice((0.2, 1.0, 50.0)), bandwidth_mbps=rng.choice((0.05, 0.3, 10.0)))
+
+
+def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]:
+    acts: list[Act] = []
+    publishers = [name for name in clients if rng.random() < 0.6] or clients[:1]
+    subscribers = [name for name in clients if rng.random() < 0.7] or clients[-1:]
+    for name in publishers:
+        time_s = rng.uniform(1.0, 4.0)
+        for _ in range(rng.randint(1, 3)):
+            acts.append(Act(time_s, name, "advertise", filter=_draw_advertisement(rng)))
+        pace_s = rng.choice((0.02, 0.2, 1.0))
+        count = rng.randint(5, 40)
+        for _ in range(count):
+            time_s += rng.expovariate(1 / pace_s)
+            chance = rng.random()
+            if chance < 0.06:
+                acts.append(Act(time_s, name, "advertise", filter=_draw_advertisement(rng)))
+            elif chance < 0.12:
+                acts.append(Act(time_s, name, "unadvertise", which=rng.randrange(4)))
+            else:
+                acts.append(Act(time_s, name, "publish", values=_draw_values(rng)))
+    for name in subscribers:
+        time_s = rng.uniform(0.5, 6.0)
+        acts.append(Act(time_s, name, "subscribe", filter=_draw_subscription(rng)))
+        for _ in range(rng.randint(0, 10)):
+            time_s += rng.expovariate(1 / rng.choice((0.02, 0.5, 2.0)))
+            chance = rng.random()
+            if chance < 0.2:
+                acts.append(Act(time_s, name, "move", broker=rng.choice(brokers)))
+            elif chance < 0.5:
+                acts.append(Act(time_s, name, "unsubscribe", which=rng.randrange(6)))
+            else:
+                acts.append(Act(time_s, name, "subscribe", filter=_draw_subscription(rng)))
+    return sorted((act for act in acts if act.at_s < CHURN_S), key=lambda act: act.at_s)
+
+
+def _draw_values(rng: Random) -> dict[str, int | str]:
+    values: dict[str, int | str] = {"class": rng.choice(_CLASSES), "x": rng.randint(0, 20)}
+    if rng.random() < 0.3:
+        values["y"] = rng.randint(0, 20)
+    return values
+
+
+def _draw_range(rng: Random, name: str) -> str:
+    low = rng.randint(0, 18)
+    match rng.randrange(4):
+        case 0:
+            return f"[{name},>=,{low}]"
+        case 1:
+            return f"[{name},<=,{low}]"
+        case 2:
+            return f"[{name},>=,{low}],[{name},<=,{rng.randint(low, 20)}]"
+        case _:
+            return f"[{name},isPresent,0]"
+
+
+def _draw_subscription(rng: Random) -> Filter:
+    parts = [f"[class,eq,'{rng.choice(_CLASSES)}']"] if rng.random() < 0.7 else []
+    parts.append(_draw_range(rng, "x"))
+    if rng.random() < 0.2:
+        parts.append(_draw_range(rng, "y"))
+    return Filter.parse(",".join(parts))
+
+
+def _draw_advertisement(rng: Random) -> Filter:
+    what = f"[class,eq,'{rng.choice(_CLASSES)}']" if rng.random() < 0.6 else "[class,isPresent,'']"
+    parts = [what, "[x,isPresent,0]" if rng.random() < 0.5 else _draw_range(rng, "x")]
+    if rng.random() < 0.6:
+        parts.append("[y,isPresent,0]")
+    return Filter.parse(",".join(parts))
+
+
+def _draw_faults(rng: Random, brokers: list[str], links: list[tuple[str, str, float]]) -> list[Fault]:
+    faults: list[Fault] = []
+    for _ in range(rng.choice((0, 1, 3, 6))):
+        at_s = rng.uniform(0.0, CHURN_S)
+        first, second, _ = rng.choice(links)
+        between = None if rng.random() < 0.3 else (first, second)
+        probability = rng.choice((0.02, 0.2, 0.6))
+        for_s = min(rng.uniform(0.5, 10.0), CHURN_S - at_s)
+        match rng.randrange(8):
+            case 0:
+                faults.append(Drop(between=between, at_s=at_s, for_s=for_s, probability=probability))
+            case 1:
+                faults.append(Duplicate(between=between, at_s=at_s, for_s=for_s, probability=probability))
+            case 2:
+                delay_s = rng.choice((0.1, 2.0))
+                faults.append(Delay(between=between, at_s=at_s, for_s=for_s, probability=probability, delay_s=delay_s))
+            case 3:
+                faults.append(
+                    Reorder(
+                        between=between, at_s=at_s, for_s=for_s, probability=probability, spread_s=rng.uniform(0.1, 1)
+                    )
+                )
+            case 4:
+                inside = tuple(name for name in brokers if rng.random() < 0.5)
+                faults.append(Partition(brokers=inside, at_s=at_s, for_s=rng.uniform(0.1, 5.0)))
+            case 5:
+                faults.append(Pause(broker=rng.choice(brokers), at_s=at_s, for_s=rng.uniform(0.1, 5.0)))
+            case _:
+                down_s = rng.uniform(0.01, 5.0)
+                noticed = (rng.uniform(0, down_s / 2), rng.uniform(0, down_s / 2))
+                faults.append(Cut(between=(first, second), at_s=at_s, for_s=down_s, noticed_after_s=noticed))
+    return faults
+
+
+def run_plan(plan: Plan) -> RunReport:
+    """Execute a run to rest and check it."""
+    link = LinkConfig(window_frames_count=plan.window_frames_count)
+    world = World(plan.seed, link=link)
+    for name, capacity in plan.brokers.items():
+        config = BrokerConfig(
+            name,
+            subscription_covering=plan.subscription_covering,
+            advertisement_covering=plan.advertisement_covering,
+            link=link,
+        )
+        world.add_broker(config, capacity)
+    for first, second, latency_s in plan.links:
+        world.add_link(first, second, latency_s)
+    for name, broker, latency_s in plan.clients:
+        world.add_client(name, broker, latency_s)
+    for fault in plan.faults:
+        world.add_fault(fault)
+    own = _OwnIds()
+    for act in plan.acts:
+        world.at(act.at_s, _do, world, own, act)
+    try:
+        world.run(CHURN_S + REST_WITHIN_S, EVENTS_MAX_COUNT)
+    except Exception as error:  # whatever the core raises is a finding
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        world.checker.violate("crash", f"{type(error).__name__}: {error} ({where.name} at {world.now_s:.6f} s)")
+    else:
+        _check(world, plan)
+    checker = world.checker
+    return RunReport(
+        seed=plan.seed,
+        simulated_s=world.now_s,
+        deliveries_count=checker.deliveries_count,
+        publications_count=checker.accepted_count,
+        faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
+        violations=checker.violations,
+        trace_hash=world.trace.hexdigest(),
+    )
+
+
+class _OwnIds:
+    """What each client advertises and subscribes to, so that it can end it."""
+
+    def __init__(self) -> None:
+        self.advertisements: dict[str, list[tuple[str, Filter]]] = {}
+        self.subscriptions: dict[str, list[str]] = {}
+
+
+def _do(world: World, own: _OwnIds, act: Act) -> None:
+    advertisements = own.advertisements.setdefault(act.client, [])
+    subscriptions = own.subscriptions.setdefault(act.client, [])
+    match act.what:
+        case "advertise":
+            assert act.filter is not None
+            advertisements.append((world.advertise(act.client, act.filter), act.filter))
+        case "subscribe":
+            assert act.filter is not None
+            subscriptions.append(world.subscribe(act.client, act.filter))
+        case "unadvertise":
+            if act.which < len(advertisements):
+                id, _ = advertisements.pop(act.which)
+                world.unadvertise(act.client, id)
+        case "unsubscribe":
+            if act.which < len(subscriptions):
+                world.unsubscribe(act.client, subscriptions.pop(act.which))
+        case "move":
+            node = world.clients[act.client]
+            is_settled = list(node.connections) == [node.session.broker]
+            is_silent = not advertisements and not node.session.waiting_count and not node.held_back
+            if is_settled and is_silent and act.broker != node.session.broker:
+                world.move(act.client, act.broker)
+        case "publish":
+            publication = Publication(act.values)
+            if any(filter.announces(publication) for _, filter in advertisements):
+                world.publish(act.client, publication)
+
+
+def _check(world: World, plan: Plan) -> None:
+    checker = world.checker
+    if not world.is_at_rest:
+        checker.violate("no rest", f"something still happens {REST_WITHIN_S:.0f} s after the last fault")
+    checker.check_at_rest()
+    for close in world.closed:
+        checker.violate("closed", f"{close.peer}: {close.reason}")
+    for client in world.clients.values():
+        waiting_count = client.session.waiting_count + len(client.held_back)
+        if waiting_count:
+            checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")
+    homes = {name: node.session.broker for name, node in world.clients.items()}
+    advertisements = [
+        Placed(id, filter, client, homes[client]) for id, (client, filter) in checker.advertisements.items()
+    ]
+    subscriptions = [
+        Placed(_wire_id(world, subscription), subscription.filter, subscription.client, homes[subscription.client])
+        for subscription in checker.subscriptions.values()
+        if not subscription.ended
+    ]
+    brokers = {name: node.broker for name, node in world.brokers.items()}
+    links = [(first, second) for first, second, _ in plan.links]
+    for mistake in table_mistakes(brokers, links, advertisements, subscriptions, minimal=False):
+        checker.violate("tables", mistake)
+
+
+def _wire_id(world: World, subscription: Subscription) -> str:
+    """What brokers call a subscription."""
+    return world.clients[subscription.client].session.wire_id(subscription.id)
+
+
+class FuzzReport(msgspec.Struct, frozen=True):
+    """What many runs showed."""
+
+    first_seed: int
+    runs_count: int
+    simulated_s: float
+    publications_count: int
+    deliveries_count: int
+    faults_count: dict[str, int]
+    failures: list[RunReport]
+
+
+def fuzz(first_seed: int, runs_count: int, on_run: Callable[[RunReport], None] = lambda _: None) -> FuzzReport:
+    """Execute runs with consecutive seeds."""
+    simulated_s, publications_count, deliveries_count = 0.0, 0, 0
+    faults: Counter[str] = Counter()
+    failures: list[RunReport] = []
+    for seed in range(first_seed, first_seed + runs_count):
+        report = run_plan(draw_plan(seed))
+        on_run(report)
+        simulated_s += report.simulated_s
+        publications_count += report.publications_count
+        deliveries_count += report.deliveries_count
+        faults.update(report.faults_count)
+        if report.violations:
+            failures.append(report)
+    return FuzzReport(
+        first_seed,
+        runs_count,
+        simulated_s,
+        publications_count,
+        deliveries_count,
+        dict(sorted(faults.items())),
+        failures,
+    )
+
+
+class BugReport(msgspec.Struct, frozen=True):
+    """Whether the fuzzer found a deliberate bug."""
+
+    bug: str
+    text: str
+    found_in_runs_count: int
+    """Runs that showed it."""
+
+    runs_count: int
+    first_found_after_runs_count: int | None
+    first_violation: str
+
+
+def fuzz_bug(bug: Bug, first_seed: int, runs_count: int, *, until_found: bool = True) -> BugReport:
+    """Execute runs with a deliberate bug, until it is found or all of them."""
+    found_count, first, text, executed_count = 0, None, "", 0
+    for seed in range(first_seed, first_seed + runs_count):
+        with bug.active():
+            violations = run_plan(draw_plan(seed)).violations
+        executed_count += 1
+        if violations:
+            found_count += 1
+            if first is None:
+                first, text = executed_count, f"{violations[0].kind}: {violations[0].text}"
+            if until_found:
+                break
+    return BugReport(bug.name, bug.text, found_count, executed_count, first, text)
