@@ -11,8 +11,8 @@ import typer
 from trimtab.cli.input_lines import STDIN, parse_lines, placed, refuse, shown_name
 from trimtab.language import Filter, LanguageError, LimitError, Publication, Relation
 from trimtab.language import relate as relation_of
-from trimtab.language.relations import union_covers
-from trimtab.matching import CoveringSet, Matcher
+from trimtab.matching import Matcher
+from trimtab.matching.unions import IncomparableError, covering_unions
 
 _BATCH_COUNT: Final = 64
 
@@ -138,30 +138,9 @@ def cover(filters: FiltersOption, as_json: JsonOption = False) -> None:
 
 
 def _covering_lines(file_name: str, parsed: Sequence[tuple[int, tuple[Filter, ...]]]) -> list[int]:
-    """The covering set of lines that mean one filter each, then those with alternatives against what is left."""
-    singles = CoveringSet()
-    for line, alternatives in parsed:
-        if len(alternatives) == 1:
-            singles.add(line, alternatives[0])
-    covering_singles = set(singles.covering())
-    kept: dict[int, tuple[Filter, ...]] = {}
-    for line, alternatives in parsed:
-        single = len(alternatives) == 1
-        if single and line not in covering_singles:
-            continue
-        # Two lines of one filter each have been compared already.
-        others = [other for other, theirs in kept.items() if not single or len(theirs) > 1]
-        if any(_line_covers(file_name, (other, kept[other]), (line, alternatives)) for other in others):
-            continue
-        for other in others:
-            if _line_covers(file_name, (line, alternatives), (other, kept[other])):
-                del kept[other]
-        kept[line] = alternatives
-    return sorted(kept)
-
-
-def _line_covers(file_name: str, outer: tuple[int, tuple[Filter, ...]], inner: tuple[int, tuple[Filter, ...]]) -> bool:
     try:
-        return union_covers(outer[1], inner[1])
-    except LimitError as error:
-        refuse(f"{shown_name(file_name)}:{max(outer[0], inner[0])}:1: against line {min(outer[0], inner[0])}: {error}")
+        covering = covering_unions([alternatives for _, alternatives in parsed])
+    except IncomparableError as error:
+        first, second = parsed[error.first][0], parsed[error.second][0]
+        refuse(f"{shown_name(file_name)}:{second}:1: against line {first}: {error}")
+    return [parsed[position][0] for position in covering]
