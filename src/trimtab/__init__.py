@@ -7,6 +7,8 @@
 {'alice'}
 """
 
+from typing import TYPE_CHECKING, Any
+
 from trimtab.language import (
     ContradictionError,
     Filter,
@@ -34,15 +36,23 @@ from trimtab.language import (
 )
 from trimtab.matching import CoveringSet, Matcher
 
+if TYPE_CHECKING:
+    from trimtab.network.blocking_client import BlockingClient
+    from trimtab.network.client import Client
+    from trimtab.network.local_network import Network
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockingClient",
+    "Client",
     "ContradictionError",
     "CoveringSet",
     "Filter",
     "LanguageError",
     "LimitError",
     "Matcher",
+    "Network",
     "ParseError",
     "Predicate",
     "Publication",
@@ -64,3 +74,15 @@ __all__ = [
     "relate",
     "suffix",
 ]
+
+_NETWORK_MODULES = {"BlockingClient": "blocking_client", "Client": "client", "Network": "local_network"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the network world when it is first asked for: it needs an event loop, which filters do not."""
+    module = _NETWORK_MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"trimtab.network.{module}"), name)

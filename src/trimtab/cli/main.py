@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import bench_commands, language_commands, tour
+from trimtab.cli import bench_commands, language_commands, network_commands, tour
 from trimtab.matching.engines import EngineError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
@@ -23,6 +23,11 @@ app.command("match")(language_commands.match)
 app.command("relate")(language_commands.relate)
 app.command("cover")(language_commands.cover)
 app.command("tour")(tour.tour)
+app.command("up")(network_commands.up)
+app.command("broker")(network_commands.broker)
+app.command("sub")(network_commands.sub)
+app.command("pub")(network_commands.pub)
+app.command("status")(network_commands.status)
 app.add_typer(bench_commands.app, name="bench")
 
 

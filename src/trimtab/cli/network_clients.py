@@ -1,0 +1,227 @@
+"""What `trimtab sub` and `trimtab pub` do once their arguments are understood."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import typer
+
+from trimtab.cli.input_lines import STDIN, parse_lines, printable
+from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
+from trimtab.network.address import Address
+from trimtab.network.client import Client, Delivery, Subscription
+
+LINES_AHEAD_COUNT: Final = 5_000
+"""Lines of standard input that are read before they are published."""
+
+REFUSALS_SHOWN_COUNT: Final = 10
+
+
+async def subscribe_and_print(
+    address: Address, filters: Sequence[Filter], count: int | None, for_s: float | None, *, as_json: bool
+) -> int:
+    """Print deliveries until there are enough of them or the time is over."""
+    client = await Client.connect(address)
+    printed = _Printed()
+    try:
+        subscription = await client.subscribe(*filters)
+        typer.echo("subscribed", err=True)
+        with _stopping_on_sigterm():
+            async with asyncio.timeout(for_s):
+                await _print_deliveries(subscription, count, printed, as_json=as_json)
+        client.check()
+    except TimeoutError:
+        if count is not None:
+            typer.echo(f"{printed.count:,} of {count:,} deliveries came within {for_s:g} s", err=True)
+            return 1
+    finally:
+        sys.stdout.flush()
+        await client.close()
+    return 0
+
+
+class _Printed:
+    count = 0
+
+
+async def _print_deliveries(subscription: Subscription, count: int | None, printed: _Printed, *, as_json: bool) -> None:
+    show = _as_json if as_json else _as_text
+    async for delivery in subscription:
+        sys.stdout.write(show(delivery))
+        printed.count += 1
+        if printed.count == count:
+            return
+        if subscription.waiting_count == 0:
+            sys.stdout.flush()
+
+
+def _as_text(delivery: Delivery) -> str:
+    return f"{delivery.publisher} {delivery.sequence} {delivery.publication}\n"
+
+
+def _as_json(delivery: Delivery) -> str:
+    shown = {
+        "publication": delivery.publication.values_by_name,
+        "publisher": delivery.publisher,
+        "sequence": delivery.sequence,
+        "delay_s": round(delivery.delay_s, 6),
+        "hops": delivery.hops,
+    }
+    return json.dumps(shown, ensure_ascii=False) + "\n"
+
+
+async def publish_all(address: Address, announced: Sequence[Filter], publications: Sequence[Publication]) -> int:
+    """Publish what was given on the command line."""
+    client = await Client.connect(address)
+    try:
+        publisher = _Publisher(client)
+        await publisher.announce(announced)
+        for publication in publications:
+            await publisher.publish(publication)
+        return await publisher.finish()
+    finally:
+        await client.close()
+
+
+async def publish_lines(address: Address, announced: Sequence[Filter]) -> int:
+    """Publish the lines of standard input as they come."""
+    client = await Client.connect(address)
+    try:
+        publisher = _Publisher(client)
+        await publisher.announce(announced)
+        async for publication in _StandardInput():
+            await publisher.publish(publication)
+        return await publisher.finish()
+    except typer.Exit:
+        await publisher.finish()
+        raise
+    finally:
+        await client.close()
+
+
+class _Publisher:
+    """Publishes, announcing before what nothing announces yet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._announced: list[Filter] = []
+        self._makes_advertisements = True
+        self._refused_count = 0
+
+    async def announce(self, filters: Sequence[Filter]) -> None:
+        """Announce what the user said; then nothing else is."""
+        self._makes_advertisements = not filters
+        for filter in filters:
+            await self._client.advertise(filter)
+
+    async def publish(self, publication: Publication) -> None:
+        if self._makes_advertisements and not any(each.announces(publication) for each in self._announced):
+            filter = announcement_of(publication)
+            await self._client.advertise(filter)
+            self._announced.append(filter)
+        try:
+            await self._client.publish(publication)
+        except LanguageError as error:
+            self._refuse(f"{publication}: {error}")
+
+    async def finish(self) -> int:
+        """Wait for acceptance; 1 if something was refused."""
+        await self._client.drain()
+        for rejected in self._client.refused:
+            self._refuse(f"{rejected.about}: {rejected.reason}")
+        if self._refused_count > REFUSALS_SHOWN_COUNT:
+            typer.echo(f"{self._refused_count:,} publications were refused", err=True)
+        return 1 if self._refused_count else 0
+
+    def _refuse(self, message: str) -> None:
+        self._refused_count += 1
+        if self._refused_count <= REFUSALS_SHOWN_COUNT:
+            typer.echo(f"refused: {printable(message)}", err=True)
+
+
+def announcement_of(publication: Publication) -> Filter:
+    """An advertisement for publications like this one: the same class, and any value of the same kind otherwise.
+
+    >>> print(announcement_of(Publication({"class": "STOCK"}, volume=5)))
+    [class,eq,'STOCK'],[volume,isPresent,0]
+    """
+    predicates: list[Predicate] = []
+    for name, value in publication.items():
+        if name == "class":
+            predicates.append(Predicate.of(name, Op.EQ, value))
+        elif isinstance(value, bool):
+            predicates.append(Predicate.of(name, Op.PRESENT, True))
+        else:
+            predicates.append(Predicate.of(name, Op.PRESENT, "" if isinstance(value, str) else 0))
+    return Filter(predicates)
+
+
+class _StandardInput:
+    """Publications of standard input, read in a thread so that the connection lives while the user types."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read: deque[Publication] = deque()
+        self._news = asyncio.Event()
+        self._room = threading.Semaphore(LINES_AHEAD_COUNT)
+        self._ended = False
+        self._error: typer.Exit | None = None
+        threading.Thread(target=self._read_lines, name="standard-input", daemon=True).start()
+
+    def _read_lines(self) -> None:
+        try:
+            for _, publication in parse_lines(STDIN, Publication.parse):
+                self._room.acquire()
+                self._read.append(publication)
+                if not self._news.is_set():
+                    self._loop.call_soon_threadsafe(self._news.set)
+        except typer.Exit as error:
+            self._error = error
+        finally:
+            self._ended = True
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def __aiter__(self) -> AsyncIterator[Publication]:
+        while True:
+            while self._read:
+                yield self._read.popleft()
+                self._room.release()
+            if self._ended and not self._read:
+                break
+            self._news.clear()
+            if not self._read and not self._ended:
+                await self._news.wait()
+        if self._error is not None:
+            raise self._error
+
+
+@contextmanager
+def _stopping_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the work as if it were done."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        task.uncancel()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

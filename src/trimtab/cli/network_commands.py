@@ -1,0 +1,195 @@
+"""The commands on a running network: up, broker, sub, pub, status."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from trimtab.cli.input_lines import STDIN, placed, printable, refuse
+from trimtab.language import Filter, LanguageError, Publication
+
+if TYPE_CHECKING:
+    from trimtab.network.address import Address
+    from trimtab.network.network_file import NetworkPlan
+
+Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
+
+NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")]
+BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def up(network: NetworkArgument) -> None:
+    """Start all brokers of a network file on this host, one process each, until Ctrl-C.
+
+    Prints a line `ready` when all links are up. In a terminal a table of rates and queues follows.
+
+    \b
+    Example:
+      trimtab up examples/seven.toml
+    """
+    from trimtab.cli.network_up import run_network
+
+    raise typer.Exit(run_network(_plan(network), network))
+
+
+def broker(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A broker of the network file.")],
+    network: NetworkArgument,
+    with_parent: Annotated[bool, typer.Option("--stop-with-parent", hidden=True)] = False,
+) -> None:
+    """Run one broker of a network file until Ctrl-C or SIGTERM; prints `ready` when all its links are up.
+
+    \b
+    Example:
+      trimtab broker B1 examples/seven.toml
+    """
+    import logging
+
+    from trimtab.network.broker_process import serve
+
+    plan = _plan(network)
+    names = [entry.name for entry in plan.brokers]
+    if name not in names:
+        refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        serve(plan, name, ready=lambda: typer.echo("ready"), stop_with_parent=with_parent)
+    except OSError as error:
+        typer.echo(f"broker {name} cannot listen at {plan.broker(name).listen}: {error.strerror or error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def sub(
+    broker: BrokerOption,
+    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")],
+    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after N deliveries.")] = None,
+    for_s: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="End after this time.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Subscribe and print each delivery as one line.
+
+    Writes `subscribed` to standard error once the filters are in force at every broker on the way to the publishers.
+    With --json each line is an object with publication, publisher, sequence, delay_s and hops.
+    With --count and --for together the exit code is 1 if fewer came in time.
+
+    \b
+    Example:
+      trimtab sub --broker 127.0.0.1:7003 "class = 'STOCK' AND volume > 300000" --count 5 --json
+    """
+    from trimtab.cli.network_clients import subscribe_and_print
+
+    if for_s is not None and not 0 < for_s < math.inf:
+        refuse("--for: expected a number of seconds above 0")
+    wanted = [each for number, text in enumerate(filters, 1) for each in _parsed(f"FILTER {number}", text, _all)]
+    _run(subscribe_and_print(_address(broker), wanted, count, for_s, as_json=as_json))
+
+
+def pub(
+    broker: BrokerOption,
+    publications: Annotated[
+        list[str], typer.Argument(metavar="PUBLICATION...", help="What is published; - for lines of standard input.")
+    ],
+    advertise: Annotated[
+        list[str] | None,
+        typer.Option("--advertise", metavar="FILTER", help="What is announced; made from the publications if missing."),
+    ] = None,
+) -> None:
+    """Publish; the exit code is 0 when the broker has accepted everything.
+
+    \b
+    Example:
+      trimtab pub --broker 127.0.0.1:7001 "[class,'STOCK'],[symbol,'YHOO'],[volume,300001]"
+    """
+    from trimtab.cli.network_clients import publish_all, publish_lines
+
+    address = _address(broker)
+    announced = [each for text in advertise or () for each in _parsed("--advertise", text, _all)]
+    if publications == [STDIN]:
+        _run(publish_lines(address, announced))
+        return
+    if STDIN in publications:
+        refuse("- (standard input) cannot stand beside other publications")
+    values = [_parsed(f"PUBLICATION {n}", text, Publication.parse) for n, text in enumerate(publications, 1)]
+    _run(publish_all(address, announced, values))
+
+
+def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
+    """Tell how the brokers of a network are: links, clients, tables, rates and queues.
+
+    The exit code is 1 if a broker does not answer or a link is down.
+
+    \b
+    Example:
+      trimtab status examples/seven.toml
+    """
+    import asyncio
+
+    import msgspec
+
+    from trimtab.network.local_network import ask_all
+
+    plan = _plan(network)
+    found = asyncio.run(ask_all(plan))
+    if as_json:
+        brokers = {name: None if each is None else msgspec.to_builtins(each) for name, each in found.items()}
+        typer.echo(json.dumps({"brokers": brokers, "links": [list(ends) for ends in plan.links]}))
+    else:
+        from rich.console import Console
+
+        from trimtab.cli.network_up import peers_table, status_table
+
+        console = Console(width=None if sys.stdout.isatty() else 120)
+        console.print(status_table(found))
+        console.print(peers_table(found))
+    if any(each is None or each.links_missing for each in found.values()):
+        raise typer.Exit(1)
+
+
+def _plan(path: str) -> NetworkPlan:
+    from trimtab.network.network_file import NetworkFileError, read_network_file
+
+    try:
+        return read_network_file(path)
+    except NetworkFileError as error:
+        refuse(str(error))
+
+
+def _address(text: str) -> Address:
+    from trimtab.network.address import Address
+
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        refuse(f"--broker: {error}")
+
+
+def _all(text: str) -> tuple[Filter, ...]:
+    return Filter.parse_all(text)
+
+
+def _parsed(what: str, text: str, parse: Callable[[str], Parsed]) -> Parsed:
+    try:
+        return parse(text)
+    except LanguageError as error:
+        mistake = placed(error, text)
+        refuse(f"{what}, column {mistake.column}: {mistake.reason}\n{mistake.pointer()}")
+
+
+def _run(work: Coroutine[Any, Any, int]) -> None:
+    """Run a client's work; its result is the exit code."""
+    from trimtab.network.client import ClientError
+    from trimtab.network.loops import run
+
+    try:
+        code = run(work)
+    except ClientError as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(1) from None
+    raise typer.Exit(code)

@@ -1,0 +1,138 @@
+"""What `trimtab up` does: all brokers of a network as processes, and a table of how they are."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Final
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from trimtab.cli.input_lines import printable
+from trimtab.network.local_network import Network, NetworkError, ask_all
+from trimtab.network.network_file import NetworkPlan
+from trimtab.protocol.frames import BrokerStatus
+
+LOOK_AGAIN_AFTER_S: Final = 0.5
+LOG_LINES_COUNT: Final = 6
+LOG_TAIL_BYTES: Final = 4096
+
+Statuses = Mapping[str, BrokerStatus | None]
+
+
+def run_network(plan: NetworkPlan, file: str) -> int:
+    """Run all brokers until Ctrl-C or SIGTERM; returns the exit code."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with tempfile.TemporaryFile() as log:
+        in_terminal = sys.stdout.isatty()
+        network = Network(plan, file, log=log if in_terminal else None)
+        try:
+            network.start(until=stop.is_set)
+            if not stop.is_set():
+                typer.echo("ready")
+            reported = _watch_in_terminal(network, log, stop) if in_terminal else _watch(network, stop)
+        except NetworkError as error:
+            typer.echo(str(error), err=True)
+            log.seek(0)
+            typer.echo(printable(log.read().decode(errors="replace")), err=True, nl=False)
+            return 1
+        finally:
+            network.stop()
+    return 1 if reported else 0
+
+
+def _watch(network: Network, stop: threading.Event) -> dict[str, int]:
+    """Wait for the end; brokers that die are reported."""
+    reported: dict[str, int] = {}
+    while not stop.wait(LOOK_AGAIN_AFTER_S):
+        for line in _newly_dead(network, reported):
+            typer.echo(line, err=True)
+    return reported
+
+
+def _watch_in_terminal(network: Network, log: IO[bytes], stop: threading.Event) -> dict[str, int]:
+    reported: dict[str, int] = {}
+    with Live(refresh_per_second=4) as live:
+        while not stop.is_set():
+            for line in _newly_dead(network, reported):
+                live.console.print(line, style="bold red")
+            live.update(Group(status_table(asyncio.run(ask_all(network.plan))), Text(_tail(log))))
+            stop.wait(LOOK_AGAIN_AFTER_S)
+    return reported
+
+
+def _newly_dead(network: Network, reported: dict[str, int]) -> list[str]:
+    found = [(name, code) for name, code in network.dead() if name not in reported]
+    reported.update(found)
+    return [f"broker {name} has ended with exit code {code}" for name, code in found]
+
+
+def _tail(log: IO[bytes]) -> str:
+    with suppress(OSError):
+        size_bytes = log.seek(0, 2)
+        log.seek(max(0, size_bytes - LOG_TAIL_BYTES))
+        lines = printable(log.read().decode(errors="replace")).splitlines()
+        return "\n".join(lines[-LOG_LINES_COUNT:])
+    return ""
+
+
+def status_table(statuses: Statuses) -> Table:
+    """One line for each broker: rates, queues, tables and links."""
+    table = Table(title="Brokers")
+    table.add_column("broker")
+    for title in ("in/s", "out/s", "input", "queued", "unacked", "adverts", "subs", "clients", "cpu s", "MB"):
+        table.add_column(title, justify="right")
+    table.add_column("links")
+    for name, status in statuses.items():
+        if status is None:
+            table.add_row(name, *[""] * 10, Text("does not answer", style="bold red"))
+            continue
+        missing = ", ".join(status.links_missing)
+        table.add_row(
+            name,
+            f"{status.publications_in_per_s:,.0f}",
+            f"{status.publications_out_per_s:,.0f}",
+            f"{status.input_count:,}",
+            f"{sum(peer.queued_count for peer in status.peers):,}",
+            f"{sum(peer.unacknowledged_count for peer in status.peers):,}",
+            f"{status.advertisements_count:,}",
+            f"{status.subscriptions_count:,}",
+            f"{sum(peer.role == 'client' for peer in status.peers):,}",
+            f"{status.cpu_s:,.1f}",
+            f"{status.memory_bytes / 1e6:,.0f}",
+            Text(f"down: {missing}", style="bold red") if missing else Text("up"),
+        )
+    return table
+
+
+def peers_table(statuses: Statuses) -> Table:
+    """One line for each neighbour and client of each broker."""
+    table = Table(title="Links and clients")
+    for title in ("broker", "peer", "role", "state"):
+        table.add_column(title)
+    for title in ("queued", "unacked", "adverts", "subs"):
+        table.add_column(title, justify="right")
+    for name, status in statuses.items():
+        for peer in status.peers if status is not None else ():
+            table.add_row(
+                name,
+                Text(printable(peer.name)),
+                peer.role,
+                "connected" if peer.connected else "away",
+                f"{peer.queued_count:,}",
+                f"{peer.unacknowledged_count:,}",
+                f"{peer.advertisements_count:,}",
+                f"{peer.subscriptions_count:,}",
+            )
+    return table

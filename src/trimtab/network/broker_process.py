@@ -1,0 +1,397 @@
+"""One broker in one process: its sockets, its timers and its end. The broker itself knows nothing of them.
+
+A turn of the event loop: whatever arrived is handed to the broker (`Received`), the broker does some steps, and each
+peer with something to be told gets one write. A turn does a bounded number of steps, so that reading and writing go on
+while much is to be done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import resource
+import secrets
+import signal
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from trimtab.broker.core import Broker
+from trimtab.network.capacity import Capacity
+from trimtab.network.clock import now_s
+from trimtab.network.connection import CLOSE_WITHIN_S, Connection
+from trimtab.network.loops import run
+from trimtab.network.network_file import BrokerEntry, NetworkPlan
+from trimtab.protocol.codec import encode_frame
+from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
+from trimtab.protocol.frames import (
+    Ack,
+    BrokerStatus,
+    Frame,
+    Goodbye,
+    Hello,
+    Payload,
+    PeerStatus,
+    StatusReply,
+    StatusRequest,
+)
+from trimtab.protocol.messages import VERSION, Publish
+
+GREETING_WITHIN_S: Final = 5.0
+"""A connection that has not greeted by then is closed; an honest peer greets at once."""
+
+STEPS_PER_TURN_COUNT: Final = 256
+"""Messages processed before the loop may read and write again: a few milliseconds."""
+
+WRITE_PER_TURN_BYTES: Final = 256 * 1024
+"""Bytes given to one connection per turn; the rest waits in its queue."""
+
+INPUT_MAX_COUNT: Final = 20_000
+"""Messages in the input queue at which nothing more is read until half of them are done."""
+
+TICK_S: Final = 0.25
+"""How often timers (leases, retransmission) and rates are looked at."""
+
+RATE_OVER_TICKS_COUNT: Final = 8
+"""Rates are means over the last two seconds."""
+
+DRAIN_WITHIN_S: Final = 5.0
+"""What is under way may take so long to leave when the process is asked to end."""
+
+BACKOFF_MIN_S: Final = 0.05
+BACKOFF_MAX_S: Final = 2.0
+"""Waiting times between attempts to reach a neighbour, doubled each time, with a random part."""
+
+log = logging.getLogger("trimtab.broker")
+
+
+class BrokerServer:
+    """Listens for peers, calls neighbours, and drives one `Broker`."""
+
+    def __init__(self, plan: NetworkPlan, name: str, *, stop_with_parent: bool = False) -> None:
+        self._entry = plan.broker(name)
+        self._neighbours = plan.neighbours_of(name)
+        self._dialled = plan.dialled_by(name)
+        self.broker = Broker(plan.config_of(name, secrets.token_hex(8)))
+        self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
+        self._connections: dict[str, Connection] = {}
+        self._ungreeted: dict[Connection, None] = {}
+        self._turn_is_due = False
+        self._is_reading = True
+        self._is_draining = False
+        self._stop = asyncio.Event()
+        self._parent_pid = os.getppid() if stop_with_parent else None
+        self._started_s = now_s()
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
+        self._loop: asyncio.AbstractEventLoop
+        self._on_links_up: Callable[[], None] | None = None
+
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT; `ready` is called once the broker listens and all its links are up."""
+        self._loop = asyncio.get_running_loop()
+        self._on_links_up = ready
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        address = self._entry.listen
+        server = await self._loop.create_server(
+            lambda: Connection(self), address.host, address.port, reuse_address=True, backlog=1024
+        )
+        log.info("%s listens at %s", self.broker.name, address)
+        tasks = [self._loop.create_task(self._keep_link(neighbour)) for neighbour in self._dialled]
+        tasks.append(self._loop.create_task(self._tick()))
+        self._report_links()
+        await self._stop.wait()
+        server.close()
+        await self._drain()
+        await self._close_all()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        log.info("%s has stopped", self.broker.name)
+
+    # ---- connections ----
+
+    def connection_opened(self, connection: Connection) -> None:
+        """A peer called or answered: whoever called greets first, and soon."""
+        self._ungreeted[connection] = None
+        if connection.dialled:
+            connection.send(self.broker.greeting(connection.dialled))
+        connection.greeting_timer = self._loop.call_later(
+            GREETING_WITHIN_S, self._refuse, connection, f"no greeting within {GREETING_WITHIN_S:g} s"
+        )
+
+    def frame_received(self, connection: Connection, frame: Frame) -> None:
+        """A frame of a peer, which may not have greeted yet."""
+        match frame:
+            case Payload() | Ack() if connection.peer:
+                if self._is_draining and isinstance(frame, Payload) and isinstance(frame.message, Publish):
+                    frame = Ack(frame.ack)  # not taken over any more: its sender keeps it for the next broker
+                self.broker.handle(Received(connection.peer, frame), now_s())
+            case Hello() if not connection.peer:
+                self._greeted(connection, frame)
+            case StatusRequest():
+                connection.send(StatusReply(self.status()))
+            case Goodbye(reason=reason, leaves=leaves):
+                log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
+                self._forget(connection, leaves=leaves)
+                connection.close()
+            case Hello():
+                self._refuse(connection, "a second greeting")
+            case StatusReply():
+                self._refuse(connection, "a status that nobody asked for")
+            case _:
+                self._refuse(connection, "the first frame must be a greeting (hello)")
+
+    def bytes_handled(self, connection: Connection) -> None:
+        """Whatever arrived is with the broker: it may act on it."""
+        self._schedule()
+        if self._is_reading and self.broker.input_count > INPUT_MAX_COUNT:
+            self._is_reading = False
+            for each in self._connections.values():
+                each.pause_reading()
+
+    def connection_broken(self, connection: Connection, reason: str) -> None:
+        """The peer broke the protocol; everybody else goes on."""
+        self._refuse(connection, reason)
+
+    def connection_writable(self, connection: Connection) -> None:
+        """There is room for more frames."""
+        self._schedule()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._forget(connection)
+
+    def _greeted(self, connection: Connection, hello: Hello) -> None:
+        name = hello.name
+        if hello.version != VERSION:
+            self._refuse(connection, f"protocol version {hello.version} is not spoken here, but {VERSION} is")
+            return
+        if connection.dialled and (name != connection.dialled or hello.role != "broker"):
+            self._refuse(connection, f"broker {connection.dialled} was expected here, not {hello.role} {name[:100]!r}")
+            return
+        answer = self.broker.greeting(name)
+        effects = self.broker.handle(Connected(name, hello), now_s())
+        problem = next((effect.reason for effect in effects if isinstance(effect, Close)), None)
+        if problem is not None:
+            self._refuse(connection, problem)
+            return
+        former = self._connections.pop(name, None)
+        if former is not None:
+            former.peer = ""
+            former.close("another connection has taken this one's place")
+        self._ungreeted.pop(connection, None)
+        if connection.greeting_timer is not None:
+            connection.greeting_timer.cancel()
+        connection.peer = name
+        self._connections[name] = connection
+        if not connection.dialled:
+            connection.send(answer)
+        if hello.role == "broker":
+            log.info("%s: link to %s is up", self.broker.name, name)
+            self._report_links()
+        self._schedule()
+
+    def _forget(self, connection: Connection, *, leaves: bool = False) -> None:
+        """The connection does not count any more; a peer that leaves does not come back."""
+        self._ungreeted.pop(connection, None)
+        name, connection.peer = connection.peer, ""
+        if name and self._connections.get(name) is connection:
+            del self._connections[name]
+            if name in self._neighbours and not self._is_draining:
+                log.info("%s: link to %s is down", self.broker.name, name)
+            self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name), now_s())
+            self._schedule()
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        log.warning("%s: closed %s: %s", self.broker.name, connection.peer or connection.address, reason[:300])
+        self._forget(connection)
+        connection.close(reason)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Close):
+                connection = self._connections.get(effect.peer)
+                if connection is not None:
+                    self._refuse(connection, effect.reason)
+
+    # ---- turns ----
+
+    def _schedule(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_is_due = False
+        delay_s = self._step()
+        self._flush()
+        if not self._is_reading and self.broker.input_count < INPUT_MAX_COUNT // 2:
+            self._is_reading = True
+            for connection in self._connections.values():
+                connection.resume_reading()
+        if self.broker.input_count:
+            if delay_s > 0:
+                self._turn_is_due = True
+                self._loop.call_later(delay_s, self._turn)
+            else:
+                self._schedule()
+
+    def _step(self) -> float:
+        """Process messages; returns how long the next must wait for the configured capacity."""
+        broker, capacity = self.broker, self._capacity
+        time_s = now_s()
+        for _ in range(STEPS_PER_TURN_COUNT):
+            if not broker.input_count:
+                break
+            if capacity is not None and broker.next_is_publication:
+                wait_s = capacity.matching_wait_s(len(broker.tables.subscriptions), time_s)
+                if wait_s > 0:
+                    return wait_s
+            effects = broker.handle(Step(), time_s)
+            if effects:
+                self._carry_out(effects)
+        return 0.0
+
+    def _flush(self) -> None:
+        time_s = now_s()
+        broker, capacity = self.broker, self._capacity
+        for name in broker.sendable():
+            connection = self._connections.get(name)
+            if connection is None or not connection.writable:
+                continue
+            if capacity is not None and (wait_s := capacity.sending_wait_s(time_s)) > 0:
+                self._loop.call_later(wait_s, self._schedule)
+                return
+            parts: list[bytes] = []
+            size_bytes = 0
+            while size_bytes < WRITE_PER_TURN_BYTES:
+                frame = broker.take_frame(name, time_s)
+                if frame is None:
+                    break
+                part = encode_frame(frame)
+                parts.append(part)
+                size_bytes += len(part)
+                if capacity is not None and not capacity.spend_bytes(len(part), time_s):
+                    break
+            else:
+                self._schedule()
+            if parts:
+                connection.write(b"".join(parts))
+
+    async def _tick(self) -> None:
+        while True:
+            time_s = now_s()
+            counters = self.broker.counters
+            self._samples.append((time_s, counters.publications_in_count, counters.publications_out_count))
+            wake_at_s = self.broker.wake_at_s()
+            if wake_at_s is not None and wake_at_s <= time_s:
+                self._carry_out(self.broker.handle(Wake(), time_s))
+                self._schedule()
+            if self._parent_pid is not None and os.getppid() != self._parent_pid:
+                self._stop.set()
+            await asyncio.sleep(TICK_S)
+
+    # ---- links to neighbours ----
+
+    async def _keep_link(self, neighbour: BrokerEntry) -> None:
+        """Call a neighbour, again and again, whenever there is no connection to it."""
+        wait_s = BACKOFF_MIN_S
+        while True:
+            connection: Connection | None = None
+            try:
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self, neighbour.name), neighbour.listen.host, neighbour.listen.port
+                )
+                opened_s = now_s()
+                await connection.wait_closed()
+                if now_s() - opened_s > GREETING_WITHIN_S:
+                    wait_s = BACKOFF_MIN_S
+            except OSError as error:
+                log.debug("%s: %s cannot be reached: %s", self.broker.name, neighbour.name, error)
+            finally:
+                if connection is not None:
+                    connection.close()
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
+
+    def _links_missing(self) -> tuple[str, ...]:
+        return tuple(name for name in self._neighbours if name not in self._connections)
+
+    def _report_links(self) -> None:
+        if self._on_links_up is not None and not self._links_missing():
+            on_links_up, self._on_links_up = self._on_links_up, None
+            on_links_up()
+
+    # ---- status and end ----
+
+    def status(self) -> BrokerStatus:
+        """How the broker is."""
+        broker, counters, usage = self.broker, self.broker.counters, resource.getrusage(resource.RUSAGE_SELF)
+        time_s = now_s()
+        first = self._samples[0] if self._samples else (time_s, 0, 0)
+        over_s = max(time_s - first[0], 1e-3)
+        return BrokerStatus(
+            name=broker.name,
+            pid=os.getpid(),
+            uptime_s=time_s - self._started_s,
+            cpu_s=usage.ru_utime + usage.ru_stime,
+            memory_bytes=usage.ru_maxrss * 1024,
+            input_count=broker.input_count,
+            advertisements_count=len(broker.tables.advertisements),
+            subscriptions_count=len(broker.tables.subscriptions),
+            publications_in_count=counters.publications_in_count,
+            publications_out_count=counters.publications_out_count,
+            control_in_count=counters.control_in_count,
+            control_out_count=counters.control_out_count,
+            dropped_count=counters.dropped_count,
+            refused_count=counters.refused_count,
+            publications_in_per_s=(counters.publications_in_count - first[1]) / over_s,
+            publications_out_per_s=(counters.publications_out_count - first[2]) / over_s,
+            links_missing=self._links_missing(),
+            peers=tuple(
+                PeerStatus(
+                    name=peer.name,
+                    role=peer.role,
+                    connected=peer.link.connected,
+                    queued_count=peer.link.queued_count,
+                    unacknowledged_count=peer.link.unacknowledged_count,
+                    advertisements_count=len(peer.advertisements),
+                    subscriptions_count=len(peer.subscriptions),
+                )
+                for peer in broker.peers.values()
+            ),
+        )
+
+    async def _drain(self) -> None:
+        """Let everything that was taken over leave, as far as the peers are there and read."""
+        self._is_draining = True
+        ends_s = now_s() + DRAIN_WITHIN_S
+        while now_s() < ends_s:
+            links = [peer.link for peer in self.broker.peers.values() if peer.link.connected]
+            if not self.broker.input_count and all(link.idle for link in links):
+                return
+            self._schedule()
+            await asyncio.sleep(0.01)
+
+    async def _close_all(self) -> None:
+        connections = [*self._connections.values(), *self._ungreeted]
+        for connection in connections:
+            connection.close(f"broker {self.broker.name} stops", leaves=True)
+        if connections:
+            waiting = [self._loop.create_task(connection.wait_closed()) for connection in connections]
+            await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)
+
+
+def serve(
+    plan: NetworkPlan, name: str, ready: Callable[[], None] | None = None, *, stop_with_parent: bool = False
+) -> None:
+    """Run one broker of the network in this process until it is asked to end."""
+
+    async def work() -> None:
+        await BrokerServer(plan, name, stop_with_parent=stop_with_parent).run(ready)
+
+    run(work())

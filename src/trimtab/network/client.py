@@ -1,0 +1,388 @@
+"""A client of a broker network, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, TypeAlias
+
+from trimtab.client.session import ClientConfig, ClientSession
+from trimtab.language import Filter, Value
+from trimtab.network.address import Address
+from trimtab.network.clock import now_s
+from trimtab.network.connection import Connection
+from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.protocol.codec import encode_frame
+from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Rejected, Taken
+from trimtab.protocol.events import Connected, Disconnected, Received
+from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
+from trimtab.protocol.link import LinkConfig
+
+CONNECT_WITHIN_S: Final = 5.0
+"""The first connection and its greeting may take so long."""
+
+BACKOFF_MIN_S: Final = 0.05
+BACKOFF_MAX_S: Final = 2.0
+"""Waiting times between attempts to reconnect, doubled each time, with a random part."""
+
+DELIVERIES_MAX_COUNT: Final = 10_000
+"""Deliveries that may wait for a slow application; then nothing more is read until half of them are taken."""
+
+Delivery: TypeAlias = Deliver
+"""A publication that was delivered: publication, publisher, sequence, delay_s, hops, and whose subscriptions."""
+
+
+class ClientError(Exception):
+    """A client cannot go on: no connection, or the broker refused it; the message says why."""
+
+
+class RefusedError(ClientError):
+    """The broker refused a request; the message says which and why."""
+
+
+class Subscription:
+    """The deliveries of one subscription, as an asynchronous iterator.
+
+    It ends when the subscription or the client is closed.
+    """
+
+    def __init__(self, client: Client, ids: tuple[str, ...], callback: Callable[[Delivery], None] | None) -> None:
+        self._client = client
+        self._callback = callback
+        self._waiting: deque[Delivery] = deque()
+        self._news = asyncio.Event()
+        self._is_closed = False
+        self.ids = ids
+
+    def hand_over(self, delivery: Delivery) -> None:
+        """Take in a delivery; the client calls this."""
+        if self._callback is not None:
+            self._callback(delivery)
+            return
+        self._waiting.append(delivery)
+        self._news.set()
+
+    @property
+    def waiting_count(self) -> int:
+        """Deliveries that the application has not taken yet."""
+        return len(self._waiting)
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        while not self._waiting:
+            if self._is_closed:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        delivery = self._waiting.popleft()
+        self._client.delivery_taken()
+        return delivery
+
+    def end(self) -> None:
+        """Nothing more will come; the client calls this."""
+        self._is_closed = True
+        self._news.set()
+
+    async def close(self) -> None:
+        """Unsubscribe."""
+        await self._client.unsubscribe(self)
+
+
+class Client:
+    """A publisher, a subscriber, or both, connected to one broker.
+
+        async with await Client.connect("127.0.0.1:7001") as client:
+            await client.advertise(Filter.parse("class = 'STOCK'"))
+            await client.publish(Publication({"class": "STOCK"}))
+
+    The connection is made again whenever it breaks; nothing is lost or doubled by that.
+    """
+
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        self._address = address
+        self._session = ClientSession(config)
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._flush_is_due = False
+        self._requests: dict[str, asyncio.Future[None]] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._room = asyncio.Event()
+        self._error: ClientError | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self.refused: list[Rejected] = []
+        """Publications that the broker refused, as publisher:sequence with the reason."""
+
+    @classmethod
+    async def connect(
+        cls, address: str | Address, name: str | None = None, *, publish_window_count: int = 1_000
+    ) -> Client:
+        """Connect to a broker at HOST:PORT; without a name the client gets one that nobody else has."""
+        where = Address.parse(address) if isinstance(address, str) else address
+        config = ClientConfig(
+            name=name or f"client-{secrets.token_hex(6)}",
+            session=secrets.token_hex(8),
+            publish_window_count=publish_window_count,
+            link=LinkConfig(window_frames_count=4_096, retransmit_after_s=RETRANSMIT_AFTER_S),
+        )
+        client = cls(where, config)
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN_S):
+                await client._dial()
+                await client._greeted
+        except (OSError, TimeoutError) as error:
+            await client._abandon()
+            reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+            raise ClientError(f"no broker at {where}: {reason}") from None
+        except ClientError:
+            await client._abandon()
+            raise
+        client._keeper = client._loop.create_task(client._keep_connection())
+        return client
+
+    # ---- the application's side ----
+
+    @property
+    def name(self) -> str:
+        """The client's name, under which it publishes."""
+        return self._session.name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._session.link.connected
+
+    async def advertise(self, filter: Filter) -> str:
+        """Announce what will be published; returns its id when the whole network knows."""
+        self.check()
+        id = self._session.advertise(filter, now_s())
+        await self._in_force(id)
+        return id
+
+    async def unadvertise(self, id: str) -> None:
+        """End an advertisement."""
+        self.check()
+        self._session.unadvertise(id, now_s())
+        self._schedule()
+
+    async def subscribe(self, *filters: Filter, callback: Callable[[Delivery], None] | None = None) -> Subscription:
+        """Ask for what any of the filters matches; returns when it is in force everywhere.
+
+        Each publication comes once, however many of the filters match. Deliveries go to the callback, or else wait in
+        the subscription, which is an asynchronous iterator.
+        """
+        self.check()
+        ids = tuple(self._session.subscribe(filter, now_s()) for filter in filters)
+        subscription = Subscription(self, ids, callback)
+        for id in ids:
+            self._subscriptions[id] = subscription
+        await asyncio.gather(*(self._in_force(id) for id in ids))
+        return subscription
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        self.check()
+        for id in subscription.ids:
+            if self._subscriptions.pop(id, None) is not None:
+                self._session.unsubscribe(id, now_s())
+        subscription.end()
+        self._schedule()
+
+    async def publish(self, values: Mapping[str, Value]) -> int:
+        """Publish; waits while too many publications are not accepted yet. Returns the sequence number."""
+        self.check()
+        while self._session.window_is_full:
+            self._room.clear()
+            await self._room.wait()
+            self.check()
+        sequence = self._session.publish(values, now_s())
+        self._schedule()
+        return sequence
+
+    async def drain(self) -> None:
+        """Wait until the broker has accepted (or refused) every publication."""
+        self.check()
+        while self._session.waiting_count:
+            self._room.clear()
+            await self._room.wait()
+            self.check()
+
+    async def close(self) -> None:
+        """Leave the network: subscriptions and advertisements end. What was not accepted yet is given up."""
+        if self._is_closing:
+            return
+        await self._abandon("the client leaves")
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        with contextlib.suppress(ClientError):
+            if error[0] is None:
+                await self.drain()
+        await self.close()
+
+    # ---- connections ----
+
+    def connection_opened(self, connection: Connection) -> None:
+        """The broker answers: greet it, and expect its greeting."""
+        connection.send(self._session.greeting())
+        connection.greeting_timer = self._loop.call_later(CONNECT_WITHIN_S, connection.close)
+
+    def frame_received(self, connection: Connection, frame: Frame) -> None:
+        """A frame of the broker."""
+        match frame:
+            case Payload() | Ack() if connection.peer:
+                self._carry_out(self._session.handle(Received(connection.peer, frame), now_s()))
+            case Hello() if not connection.peer:
+                connection.peer = frame.name
+                if connection.greeting_timer is not None:
+                    connection.greeting_timer.cancel()
+                self._session.handle(Connected(frame.name, frame), now_s())
+                if not self._greeted.done():
+                    self._greeted.set_result(None)
+            case Goodbye():
+                self._said_goodbye(connection, frame)
+            case _:
+                self.connection_broken(connection, "the broker does not keep to the protocol")
+
+    def bytes_handled(self, connection: Connection) -> None:
+        """Acknowledge what arrived."""
+        self._schedule()
+        self._room.set()
+        if self._waiting_count() > DELIVERIES_MAX_COUNT:
+            connection.pause_reading()
+
+    def connection_broken(self, connection: Connection, reason: str) -> None:
+        """The broker sent what is not a frame."""
+        connection.close(reason)
+
+    def connection_writable(self, connection: Connection) -> None:
+        """There is room for more frames."""
+        self._schedule()
+
+    def connection_closed(self, connection: Connection) -> None:
+        """The connection is gone; the keeper makes another one."""
+        if self._connection is connection:
+            self._connection = None
+            self._session.handle(Disconnected(connection.peer), now_s())
+
+    def _said_goodbye(self, connection: Connection, goodbye: Goodbye) -> None:
+        """Before the first greeting this is a refusal; later a broker that leaves may be started again."""
+        connection.close()
+        if not self._greeted.done():
+            self._greeted.set_exception(ClientError(f"the broker at {self._address} refused: {goodbye.reason}"))
+        elif not goodbye.leaves and connection is self._connection and not self._is_closing:
+            self._fail(ClientError(f"the broker at {self._address} closed the connection: {goodbye.reason}"))
+
+    def _fail(self, error: ClientError) -> None:
+        self._error = error
+        self._room.set()
+        for request in self._requests.values():
+            if not request.done():
+                request.set_exception(error)
+        for subscription in self._subscriptions.values():
+            subscription.end()
+
+    async def _dial(self) -> None:
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(self), self._address.host, self._address.port
+        )
+        self._connection = connection
+
+    async def _keep_connection(self) -> None:
+        wait_s = BACKOFF_MIN_S
+        while self._error is None:
+            if self._connection is not None:
+                opened_s = now_s()
+                await self._connection.wait_closed()
+                if now_s() - opened_s > BACKOFF_MAX_S:
+                    wait_s = BACKOFF_MIN_S
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
+            if self._error is None:
+                with contextlib.suppress(OSError):
+                    await self._dial()
+
+    async def _abandon(self, reason: str = "") -> None:
+        self._is_closing = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        connection = self._connection
+        if connection is not None:
+            self._flush()
+            connection.close(reason, leaves=True)
+            await connection.wait_closed()
+        if self._error is None:
+            self._fail(ClientError("the client is closed"))
+
+    # ---- turns ----
+
+    def _schedule(self) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        connection = self._connection
+        if connection is None or not connection.peer or not connection.writable:
+            return
+        time_s = now_s()
+        parts: list[bytes] = []
+        while (frame := self._session.take_frame(time_s)) is not None:
+            parts.append(encode_frame(frame))
+        if parts:
+            connection.write(b"".join(parts))
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Deliver(subscriptions=ids):
+                    wanted = dict.fromkeys(self._subscriptions[id] for id in ids if id in self._subscriptions)
+                    for subscription in wanted:
+                        subscription.hand_over(effect)
+                case Taken():
+                    self._room.set()
+                case InForce(id=id):
+                    request = self._requests.pop(id, None)
+                    if request is not None and not request.done():
+                        request.set_result(None)
+                case Rejected(about=about, reason=reason):
+                    request = self._requests.pop(about, None)
+                    if request is None:
+                        self.refused.append(effect)
+                    elif not request.done():
+                        request.set_exception(RefusedError(f"{about}: {reason}"))
+                case Close(reason=reason):
+                    self._fail(ClientError(reason))
+
+    async def _in_force(self, id: str) -> None:
+        request: asyncio.Future[None] = self._loop.create_future()
+        self._requests[id] = request
+        self._schedule()
+        try:
+            await request
+        finally:
+            self._requests.pop(id, None)
+
+    def check(self) -> None:
+        """Raise the error that ended the client, if one did."""
+        if self._error is not None:
+            raise self._error
+
+    def _waiting_count(self) -> int:
+        return sum(subscription.waiting_count for subscription in dict.fromkeys(self._subscriptions.values()))
+
+    def delivery_taken(self) -> None:
+        """The application has taken a delivery: read on if there is room."""
+        if self._connection is not None and self._waiting_count() <= DELIVERIES_MAX_COUNT // 2:
+            self._connection.resume_reading()

@@ -1,0 +1,158 @@
+"""One TCP connection: bytes in, frames out, and at most one write per turn of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Final, Protocol, cast
+
+from trimtab.protocol.codec import FrameReader, ProtocolError, encode_frame
+from trimtab.protocol.frames import Frame, Goodbye
+
+WRITE_BUFFER_MAX_BYTES: Final = 512 * 1024
+"""Bytes that may wait in a transport; beyond it frames stay in the link's queues."""
+
+CLOSE_WITHIN_S: Final = 2.0
+"""A closing connection whose peer does not read is cut after this time."""
+
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+
+
+class ConnectionOwner(Protocol):
+    """Who is told what happens to a connection."""
+
+    def connection_opened(self, connection: Connection) -> None: ...
+
+    def frame_received(self, connection: Connection, frame: Frame) -> None: ...
+
+    def bytes_handled(self, connection: Connection) -> None:
+        """All complete frames of what arrived have been handed over."""
+        ...
+
+    def connection_broken(self, connection: Connection, reason: str) -> None:
+        """The peer sent what is not a frame."""
+        ...
+
+    def connection_writable(self, connection: Connection) -> None: ...
+
+    def connection_closed(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection to a peer, whose name is known once it has greeted."""
+
+    def __init__(self, owner: ConnectionOwner, dialled: str = "") -> None:
+        self._owner = owner
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._abort_timer: asyncio.TimerHandle | None = None
+        self.dialled = dialled
+        """The peer that was called, empty if the peer called."""
+        self.peer: str = ""
+        self.address: str = "?"
+        self.writable = False
+        self.closing = False
+        self.greeting_timer: asyncio.TimerHandle | None = None
+        self._closed = asyncio.Event()
+
+    # ---- called by asyncio ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection stands."""
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
+        name = transport.get_extra_info("peername")
+        self.address = f"{name[0]}:{name[1]}" if name else "?"
+        _keep_alive(transport.get_extra_info("socket"))
+        self.writable = True
+        self._owner.connection_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have arrived; what comes after our goodbye is read, so that the peer can read it, and thrown away."""
+        if self.closing:
+            return
+        try:
+            for frame in self._reader.feed(data):
+                self._owner.frame_received(self, frame)
+                if not self.is_open():
+                    return
+        except ProtocolError as error:
+            if self.is_open():
+                self._owner.connection_broken(self, str(error))
+            return
+        self._owner.bytes_handled(self)
+
+    def pause_writing(self) -> None:
+        """The transport has enough to write."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self.writable = True
+        self._owner.connection_writable(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone, for whatever reason."""
+        self.writable = False
+        self.closing = True
+        for timer in (self._abort_timer, self.greeting_timer):
+            if timer is not None:
+                timer.cancel()
+        self._closed.set()
+        self._owner.connection_closed(self)
+
+    # ---- called by the owner ----
+
+    def is_open(self) -> bool:
+        """Whether frames still count."""
+        return not self.closing
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone."""
+        await self._closed.wait()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if self._transport is not None and not self.closing:
+            self._transport.write(data)
+
+    def send(self, frame: Frame) -> None:
+        """Send one frame."""
+        self.write(encode_frame(frame))
+
+    def pause_reading(self) -> None:
+        """Take nothing in for a while."""
+        if self._transport is not None and not self.closing and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take in again."""
+        if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def close(self, reason: str = "", *, leaves: bool = False) -> None:
+        """Say goodbye if there is a reason to give, and close."""
+        if self._transport is None or self.closing:
+            return
+        if reason:
+            self.send(Goodbye(reason[:1_000], leaves))
+        self.closing = True
+        self.writable = False
+        self.resume_reading()
+        if reason and self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+        self._abort_timer = asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, self._transport.abort)
+
+
+def _keep_alive(sock: socket.socket | None) -> None:
+    """Notice peers that vanish without a word."""
+    if sock is None:
+        return
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,309 @@
+"""The network file: brokers, links and options as TOML. Errors name the file, the line and what was expected."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast, get_args
+
+import msgspec
+
+from trimtab.broker.config import BrokerConfig, SlowPolicy
+from trimtab.network.address import Address
+from trimtab.protocol.link import LinkConfig
+
+RETRANSMIT_AFTER_S: Final = 3600.0
+"""TCP repeats what is lost; a link has to repeat only after a new connection, which needs no timer."""
+
+_HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps")
+_LINK_KEYS: Final = ("between",)
+_NETWORK_KEYS: Final = (
+    "covering",
+    "advertisement_covering",
+    "slow_policy",
+    "client_queue_max_count",
+    "client_lease_s",
+    "filters_per_client_max_count",
+    "clients_max_count",
+    "window_frames_count",
+    "enforce_capacities",
+)
+_SECTIONS: Final = ("broker", "link", "network")
+
+
+class NetworkFileError(ValueError):
+    """A network file that cannot be used; the message names the file, the line and what was expected."""
+
+
+class BrokerEntry(msgspec.Struct, frozen=True):
+    """One `[[broker]]`: its name, where it listens, and its capacities if they are limited."""
+
+    name: str
+    listen: Address
+    cpu_mhz: float | None = None
+    memory_mb: float | None = None
+    bandwidth_mbps: float | None = None
+
+
+class NetworkOptions(msgspec.Struct, frozen=True):
+    """The options of `[network]`; the defaults are those of a broker."""
+
+    covering: bool = True
+    advertisement_covering: bool = True
+    slow_policy: SlowPolicy = "block"
+    client_queue_max_count: int = 100_000
+    client_lease_s: float = 60.0
+    filters_per_client_max_count: int = 10_000
+    clients_max_count: int = 10_000
+    window_frames_count: int = 4_096
+    """Unacknowledged frames per link: some round trips of a link that carries 100,000 publications per second."""
+    enforce_capacities: bool = False
+    """Whether brokers keep to their configured CPU and bandwidth, so that unequal ones can be tried on one machine."""
+
+
+class NetworkPlan(msgspec.Struct, frozen=True):
+    """A network as its file describes it: a forest of brokers."""
+
+    brokers: tuple[BrokerEntry, ...]
+    links: tuple[tuple[str, str], ...] = ()
+    options: NetworkOptions = NetworkOptions()
+
+    def broker(self, name: str) -> BrokerEntry:
+        """The entry of a broker; raises KeyError."""
+        for entry in self.brokers:
+            if entry.name == name:
+                return entry
+        raise KeyError(name)
+
+    def dialled_by(self, name: str) -> tuple[BrokerEntry, ...]:
+        """The neighbours that a broker calls: it comes first in their links."""
+        return tuple(self.broker(second) for first, second in self.links if first == name)
+
+    def neighbours_of(self, name: str) -> tuple[str, ...]:
+        """The brokers that a broker has a link to."""
+        return tuple(second if first == name else first for first, second in self.links if name in (first, second))
+
+    def config_of(self, name: str, session: str) -> BrokerConfig:
+        """The configuration of a broker of this network."""
+        options = self.options
+        return BrokerConfig(
+            name=name,
+            session=session,
+            subscription_covering=options.covering,
+            advertisement_covering=options.advertisement_covering,
+            link=LinkConfig(options.window_frames_count, RETRANSMIT_AFTER_S),
+            client_queue_max_count=options.client_queue_max_count,
+            slow_policy=options.slow_policy,
+            filters_per_client_max_count=options.filters_per_client_max_count,
+            client_lease_s=options.client_lease_s,
+            clients_max_count=options.clients_max_count,
+        )
+
+
+def read_network_file(path: str | Path) -> NetworkPlan:
+    """Read a network file; raises `NetworkFileError`, also if it cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise NetworkFileError(f"{path}: cannot be read: {reason}") from None
+    return parse_network(text, str(path))
+
+
+def parse_network(text: str, file_name: str = "network file") -> NetworkPlan:
+    """Read the text of a network file.
+
+    >>> plan = parse_network('''
+    ... [[broker]]
+    ... name = "B1"
+    ... listen = "127.0.0.1:7001"
+    ... ''')
+    >>> plan.broker("B1").listen.port
+    7001
+    >>> parse_network('[[link]]\\nbetween = ["B1", "B2"]', "net.toml")
+    Traceback (most recent call last):
+    ...
+    trimtab.network.network_file.NetworkFileError: net.toml:2: a link to B1, but no broker has this name
+    """
+    return _NetworkReader(text, file_name).plan()
+
+
+class _NetworkReader:
+    """Checks one text and knows the line of everything in it."""
+
+    def __init__(self, text: str, file_name: str) -> None:
+        self._file_name = file_name
+        self._lines = text.splitlines()
+        try:
+            self._data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            place = re.search(r"\(at line (\d+), column \d+\)$", str(error))
+            line = int(place.group(1)) if place else max(1, len(self._lines))
+            reason = re.sub(r" \(at [^)]*\)$", "", str(error))
+            self._refuse(line, f"not TOML: {reason}")
+
+    def plan(self) -> NetworkPlan:
+        for section in self._data:
+            if section not in _SECTIONS:
+                self._refuse(
+                    self._line_of_top(section), f"unknown section {section}; expected [[broker]], [[link]] or [network]"
+                )
+        options = self._options()
+        brokers = self._brokers()
+        links = self._links([entry.name for entry in brokers])
+        if not brokers:
+            self._refuse(1, "no broker; expected at least one [[broker]] with name and listen")
+        return NetworkPlan(brokers, links, options)
+
+    def _brokers(self) -> tuple[BrokerEntry, ...]:
+        found: list[BrokerEntry] = []
+        for index, table in enumerate(self._tables("broker")):
+            self._check_keys("broker", index, table, _BROKER_KEYS)
+            name, listen = self._text("broker", index, table, "name"), self._text("broker", index, table, "listen")
+            line = self._line("broker", index, "name")
+            if not _NAME.fullmatch(name):
+                self._refuse(line, f"{name!r} is not a broker's name; expected letters, digits, _ . or -, at most 100")
+            try:
+                address = Address.parse(listen)
+            except ValueError as error:
+                self._refuse(self._line("broker", index, "listen"), f"listen: {error}")
+            for other in found:
+                if other.name == name:
+                    self._refuse(line, f"a second broker named {name}")
+                if other.listen == address:
+                    self._refuse(self._line("broker", index, "listen"), f"{other.name} listens at {address} already")
+            capacities = {key: self._positive("broker", index, table, key) for key in _BROKER_KEYS[2:]}
+            found.append(BrokerEntry(name, address, **capacities))
+        return tuple(found)
+
+    def _links(self, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        found: list[tuple[str, str]] = []
+        for index, table in enumerate(self._tables("link")):
+            self._check_keys("link", index, table, _LINK_KEYS)
+            ends = table.get("between")
+            line = self._line("link", index, "between")
+            if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):
+                self._refuse(line, 'expected between = ["NAME", "NAME"], two brokers')
+            for end in ends:
+                if end not in names:
+                    self._refuse(line, f"a link to {end}, but no broker has this name")
+            first, second = ends
+            if first == second:
+                self._refuse(line, f"a link from {first} to itself")
+            if (first, second) in found or (second, first) in found:
+                self._refuse(line, f"a second link between {first} and {second}")
+            way = _way(found, first, second)
+            if way:
+                self._refuse(line, f"this link closes a cycle: {' - '.join([*way, first])}; brokers must form a tree")
+            found.append((first, second))
+        return tuple(found)
+
+    def _options(self) -> NetworkOptions:
+        table = self._data.get("network", {})
+        if not isinstance(table, dict):
+            self._refuse(self._line_of_top("network"), "expected a section [network]")
+        self._check_keys("network", 0, table, _NETWORK_KEYS)
+        values: dict[str, Any] = {}
+        for key, value in table.items():
+            line = self._line("network", 0, key)
+            if key in ("covering", "advertisement_covering"):
+                if value not in ("on", "off"):
+                    self._refuse(line, f'{key}: expected "on" or "off"')
+                values[key] = value == "on"
+            elif key == "slow_policy":
+                if value not in get_args(SlowPolicy):
+                    self._refuse(line, f"slow_policy: expected one of {', '.join(get_args(SlowPolicy))}")
+                values[key] = value
+            elif key == "enforce_capacities":
+                if not isinstance(value, bool):
+                    self._refuse(line, "enforce_capacities: expected true or false")
+                values[key] = value
+            elif key == "client_lease_s":
+                values[key] = self._positive("network", 0, table, key)
+            else:
+                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                    self._refuse(line, f"{key}: expected a whole number of at least 1")
+                values[key] = value
+        return NetworkOptions(**values)
+
+    def _tables(self, section: str) -> list[dict[str, Any]]:
+        tables = self._data.get(section, [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            self._refuse(
+                self._line_of_top(section), f"expected [[{section}]] with two brackets, one for each {section}"
+            )
+        return cast(list[dict[str, Any]], tables)
+
+    def _check_keys(self, section: str, index: int, table: Mapping[str, Any], known: Sequence[str]) -> None:
+        for key in table:
+            if key not in known:
+                self._refuse(
+                    self._line(section, index, key), f"unknown key {key} in {section}; expected {', '.join(known)}"
+                )
+
+    def _text(self, section: str, index: int, table: Mapping[str, Any], key: str) -> str:
+        value = table.get(key)
+        if value is None:
+            self._refuse(self._line(section, index, key), f'this {section} has no {key}; expected {key} = "..."')
+        if not isinstance(value, str):
+            self._refuse(self._line(section, index, key), f"{key}: expected a text in quotes")
+        return value
+
+    def _positive(self, section: str, index: int, table: Mapping[str, Any], key: str) -> float | None:
+        value = table.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            self._refuse(self._line(section, index, key), f"{key}: expected a number above 0")
+        return float(value)
+
+    def _line_of_top(self, section: str) -> int:
+        wanted = re.compile(rf"\s*(\[\[?\s*{re.escape(section)}\b|\"?{re.escape(section)}\"?\s*[=.])")
+        return next((number for number, line in enumerate(self._lines, 1) if wanted.match(line)), 1)
+
+    def _line(self, section: str, index: int, key: str) -> int:
+        """The line of a key in the section's table with this index, or of the table's header."""
+        wanted = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
+        seen, header_line = -1, 0
+        for number, line in enumerate(self._lines, 1):
+            header = _HEADER.match(line)
+            if header is not None:
+                if seen == index and header_line:
+                    return header_line
+                if header.group(1) == section:
+                    seen += 1
+                    header_line = number if seen == index else 0
+                continue
+            if header_line and wanted.match(line):
+                return number
+        return header_line or self._line_of_top(section)
+
+    def _refuse(self, line: int, reason: str) -> NoReturn:
+        raise NetworkFileError(f"{self._file_name}:{line}: {reason}") from None
+
+
+def _way(links: Sequence[tuple[str, str]], start: str, goal: str) -> list[str]:
+    """The brokers from one to another over the links so far, none if there is no way.
+
+    >>> _way([("B1", "B2"), ("B3", "B2")], "B1", "B3")
+    ['B1', 'B2', 'B3']
+    """
+    came_from: dict[str, str] = {start: start}
+    waiting = [start]
+    for here in waiting:
+        for ends in links:
+            if here in ends:
+                there = ends[1] if ends[0] == here else ends[0]
+                if there not in came_from:
+                    came_from[there] = here
+                    waiting.append(there)
+    if goal not in came_from:
+        return []
+    way = [goal]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1]
