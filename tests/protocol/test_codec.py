@@ -105,3 +105,14 @@ def test_frames_are_cut_out_of_any_pieces_of_the_stream(cuts: list[int]) -> None
         found.extend(reader.feed(data[position : position + step]))
         position += step
     assert found == frames
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"v": float("nan")}, {"v": float("inf")}, {"v": 2**63}, {"v": "x" * 2_000_000}, {"": 1}, {"a\n": 1}],
+    ids=["nan", "infinity", "beyond 64 bits", "long text", "no name", "control character"],
+)
+def test_a_publication_that_the_language_does_not_have_is_refused(values: dict[str, str | int | float | bool]) -> None:
+    body = encode_frame(Payload(1, 0, Publish(publisher="p", sequence=1, values=values, origin_s=0.0)))[4:]
+    with pytest.raises(ProtocolError, match="not a frame"):
+        decode_frame(body)
