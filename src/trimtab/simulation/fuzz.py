@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from random import Random
 from typing import Final, Literal
 
@@ -18,9 +19,10 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.bugs import Bug
-from trimtab.simulation.checkers import Subscription, Violation
-from trimtab.simulation.expected_tables import Placed, table_mistakes
+from trimtab.simulation.checkers import Violation
 from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
+from trimtab.simulation.rest import check_rest
+from trimtab.simulation.trace import Trace
 from trimtab.simulation.world import Capacity, World
 
 CHURN_S: Final = 20.0
@@ -68,6 +70,7 @@ class RunReport(msgspec.Struct, frozen=True):
     simulated_s: float
     deliveries_count: int
     publications_count: int
+    moves_count: int
     faults_count: dict[str, int]
     violations: list[Violation]
     trace_hash: str
@@ -234,13 +237,14 @@ def run_plan(plan: Plan) -> RunReport:
         where = traceback.extract_tb(error.__traceback__)[-1]
         world.checker.violate("crash", f"{type(error).__name__}: {error} ({where.name} at {world.now_s:.6f} s)")
     else:
-        _check(world, plan)
+        check_rest(world, [(first, second) for first, second, _ in plan.links])
     checker = world.checker
     return RunReport(
         seed=plan.seed,
         simulated_s=world.now_s,
         deliveries_count=checker.deliveries_count,
         publications_count=checker.accepted_count,
+        moves_count=world.moves_count,
         faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
         violations=checker.violations,
         trace_hash=world.trace.hexdigest(),
@@ -284,37 +288,6 @@ def _do(world: World, own: _OwnIds, act: Act) -> None:
                 world.publish(act.client, publication)
 
 
-def _check(world: World, plan: Plan) -> None:
-    checker = world.checker
-    if not world.is_at_rest:
-        checker.violate("no rest", f"something still happens {REST_WITHIN_S:.0f} s after the last fault")
-    checker.check_at_rest()
-    for close in world.closed:
-        checker.violate("closed", f"{close.peer}: {close.reason}")
-    for client in world.clients.values():
-        waiting_count = client.session.waiting_count + len(client.held_back)
-        if waiting_count:
-            checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")
-    homes = {name: node.session.broker for name, node in world.clients.items()}
-    advertisements = [
-        Placed(id, filter, client, homes[client]) for id, (client, filter) in checker.advertisements.items()
-    ]
-    subscriptions = [
-        Placed(_wire_id(world, subscription), subscription.filter, subscription.client, homes[subscription.client])
-        for subscription in checker.subscriptions.values()
-        if not subscription.ended
-    ]
-    brokers = {name: node.broker for name, node in world.brokers.items()}
-    links = [(first, second) for first, second, _ in plan.links]
-    for mistake in table_mistakes(brokers, links, advertisements, subscriptions, minimal=False):
-        checker.violate("tables", mistake)
-
-
-def _wire_id(world: World, subscription: Subscription) -> str:
-    """What brokers call a subscription."""
-    return world.clients[subscription.client].session.wire_id(subscription.id)
-
-
 class FuzzReport(msgspec.Struct, frozen=True):
     """What many runs showed."""
 
@@ -323,32 +296,43 @@ class FuzzReport(msgspec.Struct, frozen=True):
     simulated_s: float
     publications_count: int
     deliveries_count: int
+    moves_count: int
     faults_count: dict[str, int]
     failures: list[RunReport]
+    trace_hash: str
+    """The traces of all runs as one hash."""
 
 
-def fuzz(first_seed: int, runs_count: int, on_run: Callable[[RunReport], None] = lambda _: None) -> FuzzReport:
-    """Execute runs with consecutive seeds."""
-    simulated_s, publications_count, deliveries_count = 0.0, 0, 0
+def fuzz(
+    first_seed: int, runs_count: int, on_run: Callable[[RunReport], None] = lambda _: None, bug: Bug | None = None
+) -> FuzzReport:
+    """Execute runs with consecutive seeds, with a deliberate bug if one is given."""
+    simulated_s, totals = 0.0, Counter[str]()
     faults: Counter[str] = Counter()
     failures: list[RunReport] = []
+    trace = Trace()
     for seed in range(first_seed, first_seed + runs_count):
-        report = run_plan(draw_plan(seed))
+        with nullcontext() if bug is None else bug.active():
+            report = run_plan(draw_plan(seed))
         on_run(report)
+        trace.add((seed, report.trace_hash))
         simulated_s += report.simulated_s
-        publications_count += report.publications_count
-        deliveries_count += report.deliveries_count
+        totals.update(
+            publications=report.publications_count, deliveries=report.deliveries_count, moves=report.moves_count
+        )
         faults.update(report.faults_count)
         if report.violations:
             failures.append(report)
     return FuzzReport(
-        first_seed,
-        runs_count,
-        simulated_s,
-        publications_count,
-        deliveries_count,
-        dict(sorted(faults.items())),
-        failures,
+        first_seed=first_seed,
+        runs_count=runs_count,
+        simulated_s=simulated_s,
+        publications_count=totals["publications"],
+        deliveries_count=totals["deliveries"],
+        moves_count=totals["moves"],
+        faults_count=dict(sorted(faults.items())),
+        failures=failures,
+        trace_hash=trace.hexdigest(),
     )
 
 
@@ -357,25 +341,19 @@ class BugReport(msgspec.Struct, frozen=True):
 
     bug: str
     text: str
-    found_in_runs_count: int
-    """Runs that showed it."""
-
     runs_count: int
-    first_found_after_runs_count: int | None
+    """Runs executed: all that were allowed, or up to the one that found it."""
+
+    found_after_runs_count: int | None
     first_violation: str
 
 
-def fuzz_bug(bug: Bug, first_seed: int, runs_count: int, *, until_found: bool = True) -> BugReport:
-    """Execute runs with a deliberate bug, until it is found or all of them."""
-    found_count, first, text, executed_count = 0, None, "", 0
-    for seed in range(first_seed, first_seed + runs_count):
+def fuzz_bug(bug: Bug, first_seed: int, runs_max_count: int) -> BugReport:
+    """Execute runs with a deliberate bug until one of them finds it."""
+    for number in range(runs_max_count):
         with bug.active():
-            violations = run_plan(draw_plan(seed)).violations
-        executed_count += 1
+            violations = run_plan(draw_plan(first_seed + number)).violations
         if violations:
-            found_count += 1
-            if first is None:
-                first, text = executed_count, f"{violations[0].kind}: {violations[0].text}"
-            if until_found:
-                break
-    return BugReport(bug.name, bug.text, found_count, executed_count, first, text)
+            found = f"{violations[0].kind}: {violations[0].text}"
+            return BugReport(bug.name, bug.text, number + 1, number + 1, found)
+    return BugReport(bug.name, bug.text, runs_max_count, None, "")

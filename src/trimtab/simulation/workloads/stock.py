@@ -114,9 +114,13 @@ class StockWorkload:
         """A subscription by Table 5.1, or one without traffic, by the given ratio."""
         rng = self._rng
         if self._zero_traffic_ratio and rng.random() < self._zero_traffic_ratio:
-            template = rng.choices(_SYMBOL_TEMPLATES, _SYMBOL_WEIGHTS)[0]
-            return self.subscription_of(template, rng.choice(self._silent))
+            return self.silent_subscription()
         return self.subscription_of(rng.choices(_TEMPLATES, _WEIGHTS)[0], rng.choice(self.symbols))
+
+    def silent_subscription(self) -> Filter:
+        """A subscription without traffic."""
+        rng = self._rng
+        return self.subscription_of(rng.choices(_SYMBOL_TEMPLATES, _SYMBOL_WEIGHTS)[0], rng.choice(self._silent))
 
     def subscriptions(self, count: int) -> Iterator[Filter]:
         """Several subscriptions, made one at a time."""

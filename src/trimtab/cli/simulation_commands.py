@@ -1,0 +1,254 @@
+"""The simulation commands: scenarios, and random runs that look for mistakes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trimtab.cli.input_lines import printable, refuse
+
+if TYPE_CHECKING:
+    from trimtab.simulation.fuzz import BugReport, FuzzReport, RunReport
+    from trimtab.simulation.run import Summary
+
+app = typer.Typer(
+    help="Simulate brokers and clients in virtual time, with every delivery checked.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("list")
+def sim_list(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array, for programs.")] = False,
+) -> None:
+    """List the scenarios that come along.
+
+    \b
+    Example:
+      trimtab sim list
+    """
+    from trimtab.simulation.scenario import parse_scenario, shipped_scenarios
+
+    scenarios = {name: parse_scenario(text, name).description for name, text in shipped_scenarios().items()}
+    if as_json:
+        typer.echo(json.dumps([{"name": name, "description": text} for name, text in scenarios.items()], indent=2))
+        return
+    width = max(map(len, scenarios))
+    for name, text in scenarios.items():
+        typer.echo(f"{name:<{width}}  {text}")
+
+
+@app.command("run")
+def sim_run(  # noqa: PLR0917 (each one is an option)
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A name that `trimtab sim list` shows, or a file.")
+    ],
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Write DIR/summary.json.")] = None,
+    quotes: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Quotes as CSV or CSV.gz: symbol,date,open,high,low,close,volume."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Run a scenario to rest and check every delivery; exit code 1 if a promise was broken.
+
+    \b
+    Example:
+      trimtab sim run stock-small --seed 7 --set duration_s=60
+    """
+    import msgspec
+
+    from trimtab.simulation.run import ScenarioRun
+    from trimtab.simulation.scenario import ScenarioError, read_scenario
+    from trimtab.simulation.workloads.quotes import QuotesError, load_quotes
+
+    overrides: dict[str, str] = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            refuse(f"--set {setting}: expected KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    try:
+        wanted = read_scenario(scenario, overrides)
+        summary = ScenarioRun(wanted, seed, None if quotes is None else load_quotes(Path(quotes))).run()
+    except (ScenarioError, QuotesError) as error:
+        refuse(str(error))
+    data = msgspec.to_builtins(summary)
+    if out is not None:
+        _write_summary(Path(out), data)
+    if as_json:
+        typer.echo(json.dumps(data, indent=2))
+    else:
+        _print_summary(summary)
+    if summary.violations:
+        raise typer.Exit(1)
+
+
+def _write_summary(folder: Path, data: Any) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "summary.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        refuse(f"{folder}: cannot be written: {error.strerror or error}")
+
+
+def _print_summary(summary: Summary) -> None:
+    delays = ", ".join(
+        f"{'max' if name == '100' else f'{name}%'} {_milliseconds(value)}"
+        for name, value in summary.delay_percentiles_s.items()
+    )
+    faults = ", ".join(f"{count:,} {kind}" for kind, count in summary.faults_count.items()) or "none"
+    for label, value in (
+        ("scenario", f"{summary.scenario} (seed {summary.seed})"),
+        ("simulated", f"{summary.simulated_s:,.1f} s"),
+        (
+            "network",
+            f"{summary.brokers_count:,} brokers, {summary.clients_count:,} clients, {summary.moves_count:,} moves",
+        ),
+        ("publications", f"{summary.publications_count:,}"),
+        ("deliveries", f"{summary.deliveries_count:,}"),
+        ("delay", f"mean {_milliseconds(summary.delay_mean_s)}, {delays}"),
+        ("lost", f"{summary.lost_count:,}"),
+        ("duplicated", f"{summary.duplicated_count:,}"),
+        ("reordered", f"{summary.reordered_count:,}"),
+        ("faults", faults),
+        ("trace", summary.trace_hash),
+    ):
+        typer.echo(f"{label:<13} {value}")
+    for violation in summary.violations[:20]:
+        typer.echo(printable(f"VIOLATION {violation.kind}: {violation.text}"))
+
+
+def _milliseconds(value_s: float) -> str:
+    """A time for people.
+
+    >>> _milliseconds(0.0123), _milliseconds(2.5)
+    ('12.3 ms', '2.50 s')
+    """
+    return f"{value_s:.2f} s" if value_s >= 1 else f"{value_s * 1000:.1f} ms"
+
+
+@app.command("fuzz")
+def sim_fuzz(
+    runs: Annotated[int, typer.Option(min=1, max=10_000_000, metavar="N", help="Number of runs.")] = 200,
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of the first run; the next has the next.")] = 1,
+    bug: Annotated[str | None, typer.Option(metavar="NAME", help="Put a deliberate bug into the core.")] = None,
+    bugs: Annotated[
+        bool, typer.Option("--bugs", help="For each deliberate bug, in how many runs it is found; 1 if one is not.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Random small networks with churn, moves and faults, each run to rest and checked; exit code 1 if one fails.
+
+    \b
+    Example:
+      trimtab sim fuzz --runs 500
+      trimtab sim fuzz --bugs --json
+    """
+    from trimtab.simulation.bugs import BUGS, bug_named
+    from trimtab.simulation.fuzz import fuzz, fuzz_bug
+
+    if bugs:
+        _report_bugs([fuzz_bug(each, seed, runs) for each in BUGS], as_json)
+        return
+    try:
+        wanted = None if bug is None else bug_named(bug)
+    except ValueError as error:
+        refuse(str(error))
+    show_progress = sys.stderr.isatty() and not as_json
+    done_count = 0
+
+    def on_run(_: RunReport) -> None:
+        nonlocal done_count
+        done_count += 1
+        if show_progress and done_count % 50 == 0:
+            typer.echo(f"\r{done_count:,} of {runs:,} runs", err=True, nl=done_count == runs)
+
+    report = fuzz(seed, runs, on_run, wanted)
+    suffix = "" if bug is None else f" --bug {bug}"
+    if as_json:
+        typer.echo(json.dumps(_fuzz_data(report, suffix), indent=2))
+    else:
+        _print_fuzz(report, suffix)
+    if report.failures:
+        raise typer.Exit(1)
+
+
+def _replay(seed: int, suffix: str) -> str:
+    return f"trimtab sim fuzz --runs 1 --seed {seed}{suffix}"
+
+
+def _fuzz_data(report: FuzzReport, suffix: str) -> dict[str, Any]:
+    import msgspec
+
+    failures = [
+        {
+            "seed": failure.seed,
+            "replay": _replay(failure.seed, suffix),
+            "violations": msgspec.to_builtins(failure.violations),
+        }
+        for failure in report.failures
+    ]
+    return {
+        "runs_count": report.runs_count,
+        "first_seed": report.first_seed,
+        "simulated_s": report.simulated_s,
+        "publications_count": report.publications_count,
+        "deliveries_count": report.deliveries_count,
+        "moves_count": report.moves_count,
+        "faults_count": report.faults_count,
+        "violations_count": sum(len(failure.violations) for failure in report.failures),
+        "failures": failures,
+        "trace_hash": report.trace_hash,
+    }
+
+
+def _print_fuzz(report: FuzzReport, suffix: str) -> None:
+    faults = ", ".join(f"{count:,} {kind}" for kind, count in report.faults_count.items()) or "none"
+    violations_count = sum(len(failure.violations) for failure in report.failures)
+    for label, value in (
+        ("runs", f"{report.runs_count:,} (seeds {report.first_seed} to {report.first_seed + report.runs_count - 1})"),
+        ("simulated", f"{report.simulated_s:,.0f} s"),
+        ("publications", f"{report.publications_count:,}"),
+        ("deliveries", f"{report.deliveries_count:,}"),
+        ("moves", f"{report.moves_count:,}"),
+        ("faults", faults),
+        ("violations", f"{violations_count:,} in {len(report.failures):,} runs"),
+        ("trace", report.trace_hash),
+    ):
+        typer.echo(f"{label:<13} {value}")
+    for failure in report.failures[:20]:
+        typer.echo(f"\nseed {failure.seed}; replay: {_replay(failure.seed, suffix)}")
+        for violation in failure.violations[:5]:
+            typer.echo(printable(f"  {violation.kind}: {violation.text}"))
+
+
+def _report_bugs(reports: list[BugReport], as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        typer.echo(json.dumps({"bugs": msgspec.to_builtins(reports)}, indent=2))
+    else:
+        width = max(len(report.bug) for report in reports)
+        for report in reports:
+            found = "NOT FOUND" if report.found_after_runs_count is None else f"run {report.found_after_runs_count}"
+            typer.echo(printable(f"{report.bug:<{width}}  {found:<10} {report.first_violation}"[:160]))
+    if any(report.found_after_runs_count is None for report in reports):
+        raise typer.Exit(1)

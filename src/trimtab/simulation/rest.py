@@ -1,0 +1,40 @@
+"""What must be true of a world at rest: all delivered, all accepted, all in force, and the right routing tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from trimtab.simulation.expected_tables import Placed, table_mistakes
+from trimtab.simulation.world import World
+
+_TABLES_SUBSCRIPTIONS_MAX_COUNT: Final = 3_000
+"""Comparing tables takes the square of this; larger networks are checked by their deliveries alone."""
+
+
+def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
+    """Tell the world's checker what is wrong."""
+    checker = world.checker
+    if not world.is_at_rest:
+        checker.violate("no rest", f"something still happens at {world.now_s:.0f} s")
+    checker.check_at_rest()
+    for close in world.closed:
+        checker.violate("closed", f"{close.peer}: {close.reason}")
+    for client in world.clients.values():
+        waiting_count = client.session.waiting_count + len(client.held_back)
+        if waiting_count:
+            checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")
+    sessions = {name: node.session for name, node in world.clients.items()}
+    advertisements = [
+        Placed(id, filter, client, sessions[client].broker) for id, (client, filter) in checker.advertisements.items()
+    ]
+    subscriptions = [
+        Placed(sessions[s.client].wire_id(s.id), s.filter, s.client, sessions[s.client].broker)
+        for s in checker.subscriptions.values()
+        if not s.ended
+    ]
+    if len(subscriptions) > _TABLES_SUBSCRIPTIONS_MAX_COUNT:
+        return
+    brokers = {name: node.broker for name, node in world.brokers.items()}
+    for mistake in table_mistakes(brokers, links, advertisements, subscriptions, minimal=False):
+        checker.violate("tables", mistake)

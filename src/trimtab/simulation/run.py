@@ -1,0 +1,289 @@
+"""Runs a scenario: brokers and links appear, clients join, publish and move, rates change, faults happen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.language import Filter, Publication
+from trimtab.protocol.link import LinkConfig
+from trimtab.simulation.checkers import Violation
+from trimtab.simulation.rest import check_rest
+from trimtab.simulation.scenario import (
+    PublisherPart,
+    PublishersPart,
+    RatePart,
+    Scenario,
+    ScenarioError,
+    SubscriberPart,
+    SubscribersPart,
+)
+from trimtab.simulation.workloads.quotes import Quote, generate_quotes, load_quotes
+from trimtab.simulation.workloads.stock import StockWorkload, publication_of
+from trimtab.simulation.world import Capacity, World
+
+REST_WITHIN_S: Final = 36_000.0
+"""After the scenario's duration what is under way has this time to arrive; an overloaded broker may need hours."""
+
+_PERCENTILES: Final = (50, 95, 99, 100)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a scenario showed."""
+
+    scenario: str
+    seed: int
+    simulated_s: float
+    brokers_count: int
+    clients_count: int
+    publications_count: int
+    deliveries_count: int
+    delay_mean_s: float
+    delay_percentiles_s: dict[str, float]
+    lost_count: int
+    duplicated_count: int
+    reordered_count: int
+    moves_count: int
+    frames_count: int
+    faults_count: dict[str, int]
+    violations: list[Violation]
+    trace_hash: str
+
+
+class _Publisher:
+    """A publisher of one stock, whose rate may change."""
+
+    def __init__(self, name: str, quotes: Sequence[Quote], rate_per_min: float) -> None:
+        self.name = name
+        self.rate_per_min = rate_per_min
+        self.plan_number = 0
+        self._publications = [publication_of(quote) for quote in quotes]
+        self._next = 0
+
+    def next_publication(self) -> Publication:
+        """The next day's quote; after the last the first again."""
+        publication = self._publications[self._next % len(self._publications)]
+        self._next += 1
+        return publication
+
+
+class ScenarioRun:
+    """A scenario in a world; `run` lets it happen."""
+
+    def __init__(self, scenario: Scenario, seed: int | None = None, quotes: Sequence[Quote] | None = None) -> None:
+        self.scenario = scenario
+        self.seed = scenario.seed if seed is None else seed
+        options = scenario.network
+        self.link_config = LinkConfig(window_frames_count=options.window_frames_count)
+        self.world = World(self.seed, link=self.link_config)
+        self._rng = Random(f"trimtab scenario {self.seed}")
+        if quotes is None and scenario.quotes:
+            quotes = load_quotes(Path(scenario.quotes))
+        self._quotes = quotes
+        self._workload: StockWorkload | None = None
+        self._by_symbol: dict[str, list[Quote]] = {}
+        self._publishers: dict[str, _Publisher] = {}
+        self._plan()
+
+    def run(self) -> Summary:
+        """Let everything happen and come to rest, check it, and sum it up."""
+        self.world.run(self.scenario.duration_s + REST_WITHIN_S)
+        check_rest(self.world, [link.between for link in self.scenario.link])
+        return self._summary()
+
+    # ---- planning ----
+
+    def _plan(self) -> None:
+        scenario, world = self.scenario, self.world
+        latency_s = scenario.network.latency_s
+        for broker in scenario.broker:
+            capacity = Capacity(broker.cpu_mhz, broker.memory_mb, broker.bandwidth_mbps)
+            self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity)
+        for link in scenario.link:
+            own_latency_s = latency_s if link.latency_s is None else link.latency_s
+            self._at(link.at_s, world.add_link, *link.between, own_latency_s)
+        for publisher in scenario.publisher:
+            self._at(publisher.at_s, self._join_publisher, publisher)
+        symbols = self._symbols_for(scenario.publishers)
+        for publishers in scenario.publishers:
+            for number in range(publishers.count):
+                self._at(
+                    publishers.from_s + number * publishers.every_s,
+                    self._join_publisher,
+                    self._draw_publisher(publishers, number, symbols.pop(0)),
+                )
+        for subscriber in scenario.subscriber:
+            self._at(subscriber.at_s, self._join_subscriber, subscriber)
+        for subscribers in scenario.subscribers:
+            self._plan_subscribers(subscribers)
+        for rate in scenario.rate:
+            self._at(rate.at_s, self._change_rates, rate)
+        for publish in scenario.publish:
+            for number, text in enumerate(publish.publications):
+                publication = Publication.parse(text)
+                self._at(publish.at_s + number * publish.every_s, world.publish, publish.publisher, publication)
+        for move in scenario.move:
+            self._at(move.at_s, world.move, move.subscriber, move.broker)
+        for fault in scenario.fault:
+            world.add_fault(fault)
+
+    def _at(self, time_s: float, action: Callable[..., object], *arguments: object) -> None:
+        def act() -> None:
+            action(*arguments)
+
+        self.world.at(time_s, act)
+
+    def _config(self, name: str) -> BrokerConfig:
+        options = self.scenario.network
+        return BrokerConfig(
+            name,
+            subscription_covering=options.covering in (True, "on"),
+            advertisement_covering=options.advertisement_covering in (True, "on"),
+            link=self.link_config,
+            client_queue_max_count=options.client_queue_max_count,
+            slow_policy=options.slow_policy,
+            filters_per_client_max_count=options.filters_per_client_max_count,
+            client_lease_s=options.client_lease_s,
+            clients_max_count=options.clients_max_count,
+        )
+
+    @property
+    def stock(self) -> StockWorkload:
+        """The stock workload, made when it is first needed."""
+        if self._workload is None:
+            quotes = self._quotes or generate_quotes(Random(f"quotes {self.seed}"), self.scenario.symbols_count + 20)
+            try:
+                self._workload = StockWorkload(quotes, self._rng, symbols_count=self.scenario.symbols_count)
+            except ValueError as error:
+                raise ScenarioError(f"{self.scenario.name}: {error}") from None
+            for quote in quotes:
+                self._by_symbol.setdefault(quote.symbol, []).append(quote)
+        return self._workload
+
+    def _symbols_for(self, groups: Sequence[PublishersPart]) -> list[str]:
+        wanted_count = sum(group.count for group in groups)
+        if not wanted_count:
+            return []
+        taken = {publisher.symbol for publisher in self.scenario.publisher}
+        free = [symbol for symbol in self.stock.symbols if symbol not in taken]
+        if wanted_count > len(free):
+            raise ScenarioError(
+                f"{self.scenario.name}: {wanted_count} publishers want a stock each, but there are {len(free)}; "
+                "raise symbols_count"
+            )
+        return self._rng.sample(free, wanted_count)
+
+    def _draw_publisher(self, group: PublishersPart, number: int, symbol: str) -> PublisherPart:
+        rate = group.rate_per_min
+        return PublisherPart(
+            name=f"{group.prefix}{number + 1}",
+            broker=self._pick(group.broker),
+            symbol=symbol,
+            rate_per_min=self._rng.uniform(*rate) if isinstance(rate, tuple) else rate,
+        )
+
+    def _plan_subscribers(self, group: SubscribersPart) -> None:
+        workload = self.stock
+        for number in range(group.count):
+            silent = self._rng.random() < group.zero_traffic_ratio
+            make = workload.silent_subscription if silent else workload.subscription
+            filters = [str(make()) for _ in range(group.subscriptions_per_client)]
+            part = SubscriberPart(name=f"{group.prefix}{number + 1}", broker=self._pick(group.broker), filters=filters)
+            self._at(self._rng.uniform(*group.join_s), self._join_subscriber, part)
+
+    def _pick(self, broker: str | list[str]) -> str:
+        return broker if isinstance(broker, str) else self._rng.choice(broker)
+
+    # ---- happening ----
+
+    def _join_publisher(self, part: PublisherPart) -> None:
+        world = self.world
+        world.add_client(part.name, part.broker, self.scenario.network.latency_s)
+        if part.advertise is not None:
+            world.advertise(part.name, Filter.parse(part.advertise))
+            return
+        symbol = part.symbol or ""
+        workload = self.stock
+        if symbol not in self._by_symbol:
+            raise ScenarioError(f"{self.scenario.name}: publisher {part.name}: the quotes have no stock {symbol}")
+        world.advertise(part.name, workload.advertisement(symbol))
+        publisher = self._publishers[part.name] = _Publisher(part.name, self._by_symbol[symbol], part.rate_per_min)
+        self._plan_publication(publisher, first=True)
+
+    def _join_subscriber(self, part: SubscriberPart) -> None:
+        self.world.add_client(part.name, part.broker, self.scenario.network.latency_s)
+        ids = [self.world.subscribe(part.name, Filter.parse(text)) for text in part.filters]
+        if part.until_s is not None:
+            for id in ids:
+                self._at(part.until_s, self.world.unsubscribe, part.name, id)
+
+    def _plan_publication(self, publisher: _Publisher, *, first: bool = False) -> None:
+        """Publish at a steady pace; each begins at a random place of its period, so that they do not go in step."""
+        if publisher.rate_per_min <= 0:
+            return
+        period_s = 60.0 / publisher.rate_per_min
+        time_s = self.world.now_s + (self._rng.uniform(0.0, period_s) if first else period_s)
+        if time_s < self.scenario.duration_s:
+            self.world.at(time_s, self._publish, publisher, publisher.plan_number)
+
+    def _publish(self, publisher: _Publisher, plan_number: int) -> None:
+        if plan_number == publisher.plan_number:
+            self.world.publish(publisher.name, publisher.next_publication())
+            self._plan_publication(publisher)
+
+    def _change_rates(self, change: RatePart) -> None:
+        if change.publisher is not None:
+            chosen = [self._publishers[change.publisher]] if change.publisher in self._publishers else []
+        else:
+            everyone = list(self._publishers.values())
+            chosen = self._rng.sample(everyone, round(len(everyone) * change.share_ratio))
+        for publisher in chosen:
+            if change.rate_per_min is not None:
+                publisher.rate_per_min = change.rate_per_min
+            elif change.factor is not None:
+                publisher.rate_per_min *= change.factor
+            publisher.plan_number += 1
+            self._plan_publication(publisher, first=True)
+
+    # ---- summing up ----
+
+    def _summary(self) -> Summary:
+        world, checker = self.world, self.world.checker
+        delays_s = sorted(checker.delays_s)
+        kinds = [violation.kind for violation in checker.violations]
+        return Summary(
+            scenario=self.scenario.name,
+            seed=self.seed,
+            simulated_s=world.now_s,
+            brokers_count=len(world.brokers),
+            clients_count=len(world.clients),
+            publications_count=checker.accepted_count,
+            deliveries_count=checker.deliveries_count,
+            delay_mean_s=sum(delays_s) / len(delays_s) if delays_s else 0.0,
+            delay_percentiles_s={str(percent): percentile(delays_s, percent) for percent in _PERCENTILES},
+            lost_count=kinds.count("missing"),
+            duplicated_count=kinds.count("delivered twice"),
+            reordered_count=kinds.count("out of order"),
+            moves_count=world.moves_count,
+            frames_count=world.frames_count,
+            faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
+            violations=checker.violations,
+            trace_hash=world.trace.hexdigest(),
+        )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The value below or at which that share of the values lies; 0 without values.
+
+    >>> percentile([1.0, 2.0, 3.0, 4.0], 50), percentile([1.0, 2.0, 3.0, 4.0], 100), percentile([], 50)
+    (2.0, 4.0, 0.0)
+    """
+    if not ordered:
+        return 0.0
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

@@ -1,0 +1,61 @@
+"""Random runs keep all promises, are reproducible, and find deliberate bugs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trimtab.broker.core import Broker
+from trimtab.protocol.link import Link
+from trimtab.simulation.bugs import BUGS, Bug, bug_named
+from trimtab.simulation.faults import KINDS
+from trimtab.simulation.fuzz import draw_plan, fuzz, fuzz_bug, run_plan
+
+RUNS_COUNT = 150
+
+
+def test_random_runs_keep_all_promises() -> None:
+    report = fuzz(first_seed=50_000, runs_count=RUNS_COUNT)
+    assert [(failure.seed, failure.violations[:3]) for failure in report.failures] == []
+    assert report.deliveries_count > 20 * RUNS_COUNT
+    assert report.moves_count > RUNS_COUNT // 2
+    assert sorted(report.faults_count) == sorted(KINDS)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_deliberate_bug_is_found_within_200_runs(bug: Bug) -> None:
+    assert fuzz_bug(bug, first_seed=1, runs_max_count=200).found_after_runs_count is not None
+
+
+def test_a_bug_is_gone_after_its_run() -> None:
+    before = (Broker._receive, Link.receive)
+    for bug in BUGS:
+        with bug.active():
+            pass
+    assert (Broker._receive, Link.receive) == before
+
+
+def test_an_unknown_bug_is_refused_with_the_names_of_all() -> None:
+    with pytest.raises(ValueError, match="no bug is called nonsense; there are forget-uncovering"):
+        bug_named("nonsense")
+
+
+def test_the_same_seed_gives_the_same_plan_and_the_same_trace() -> None:
+    assert draw_plan(7) == draw_plan(7)
+    assert run_plan(draw_plan(7)).trace_hash == run_plan(draw_plan(7)).trace_hash != run_plan(draw_plan(8)).trace_hash
+
+
+def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
+    program = "from trimtab.simulation.fuzz import fuzz; print(fuzz(1, 20).trace_hash)"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "4711")
+    }
+    assert len(found) == 1
