@@ -80,6 +80,8 @@ class Broker:
         )
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
+        self._maybe_sendable: dict[str, None] = {}
+        """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
         self._data_in: deque[tuple[str, AnyMessage]] = deque()
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
@@ -126,7 +128,14 @@ class Broker:
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
-        return [name for name, peer in self.peers.items() if peer.link.has_frame() or self._owes_acceptance(peer)]
+        ready: list[str] = []
+        for name in list(self._maybe_sendable):
+            peer = self.peers.get(name)
+            if peer is not None and (peer.link.has_frame() or self._owes_acceptance(peer)):
+                ready.append(name)
+            else:
+                del self._maybe_sendable[name]
+        return ready
 
     def take_frame(self, peer: str, now_s: float) -> Payload | Ack | None:
         """The next frame for a peer, None if there is none now."""
@@ -153,6 +162,7 @@ class Broker:
         peer = self.peers.get(name)
         if peer is None:
             return  # a frame that was under way when the peer was removed
+        self._maybe_sendable[name] = None
         for message in peer.link.receive(frame, now_s):
             (self._control_in if is_control(message) else self._data_in).append((name, message))
 
@@ -186,6 +196,7 @@ class Broker:
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
         """Whether a client's publication is new and announced; if so the broker answers for it from now on."""
+        self._maybe_sendable[peer.name] = None
         if message.publisher != peer.name or message.sequence <= peer.last_sequence:
             peer.accepted_owed = True
             return False
@@ -199,6 +210,7 @@ class Broker:
         return False
 
     def _send_publication(self, peer: Peer, message: Publish, now_s: float) -> list[Effect]:
+        self._maybe_sendable[peer.name] = None
         peer.link.enqueue(message, now_s)
         self.counters.publications_out_count += 1
         if peer.role != "client" or peer.link.queued_data_count <= self.config.client_queue_max_count:
@@ -347,6 +359,7 @@ class Broker:
     def _send(self, name: str, message: AnyMessage, now_s: float) -> None:
         peer = self.peers.get(name)
         if peer is not None:
+            self._maybe_sendable[name] = None
             peer.link.enqueue(message, now_s)
             self.counters.control_out_count += is_control(message)
 
@@ -370,6 +383,7 @@ class Broker:
             self.peers[name] = peer
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
+        self._maybe_sendable[name] = None
         if is_new and peer.role == "broker":
             peer.behind[name] = None
             others = [other for known in self.peers.values() if known is not peer for other in known.behind]
@@ -456,6 +470,7 @@ class Broker:
         effects: list[Effect] = []
         for peer in list(self.peers.values()):
             peer.link.wake(now_s)
+            self._maybe_sendable[peer.name] = None
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
                 self._remove_peer(peer.name, now_s)
         return effects

@@ -100,8 +100,6 @@ class Link:
 
     def enqueue(self, message: AnyMessage, now_s: float) -> None:
         """Put a message into its class of the output queue."""
-        if self.idle:
-            self._progress_s = now_s
         (self._control if is_control(message) else self._data).append(message)
 
     def drop_oldest_data(self) -> AnyMessage | None:

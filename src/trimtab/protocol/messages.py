@@ -139,6 +139,9 @@ AnyMessage = (
 """Every message, for decoding."""
 
 
+_DATA_TYPES: Final = frozenset({Publish, Unadvertise, Handover, End})
+
+
 def is_control(message: Message) -> bool:
     """Whether the message overtakes publications in queues.
 
@@ -148,4 +151,4 @@ def is_control(message: Message) -> bool:
     >>> is_control(Unsubscribe(id="s1"))
     True
     """
-    return not isinstance(message, Publish | Unadvertise | Handover | End)
+    return type(message) not in _DATA_TYPES

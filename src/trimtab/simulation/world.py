@@ -496,6 +496,8 @@ class World:
         self._pump_broker(node)
 
     def _plan_wake(self, node: BrokerNode) -> None:
+        if node.wake_s <= self.now_s + self._link_config.retransmit_after_s:
+            return  # nothing can be due before that wake, which plans the next
         wake_s = node.broker.wake_at_s()
         if wake_s is not None and wake_s < node.wake_s:
             node.wake_s = wake_s
