@@ -330,3 +330,10 @@ def test_an_equality_in_other_words_is_seen_through(engine: EngineName) -> None:
         matcher.add("other", other)
         assert matcher.find_covering(other, exclude="other") == ("equality" if other != equality else None)
         assert sorted(matcher.find_covered(equality), key=repr) == ["equality", "other"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[v,isPresent,0]", "[v,<,9]", "[v,>,9]", "[v,>,5],[v,<,7]", "[w,eq,1],[v,isPresent,0]"]
+)
+def test_a_number_that_must_only_be_there_covers_every_number(engine: EngineName, text: str) -> None:
+    assert matcher_of(engine, "[v,isPresent,0]").find_covering(Filter.parse(text)) == 0

@@ -281,9 +281,10 @@ static int one_sided_op(const Record *record)
         return -1;
     uint32_t head = record_heads(record)[0];
     const double *bounds = record_bounds(record);
-    if (head_kind(head) != NUM || head_flags(head) & VERIFY || isinf(bounds[0]) == isinf(bounds[1]))
+    int open_below = isinf(bounds[0]) != 0, open_above = isinf(bounds[1]) != 0; /* the sign of isinf is not portable */
+    if (head_kind(head) != NUM || head_flags(head) & VERIFY || open_below == open_above)
         return -1;
-    if (isinf(bounds[1]))
+    if (open_above)
         return head_flags(head) & LO_OPEN ? OP_GT : OP_GE;
     return head_flags(head) & HI_OPEN ? OP_LT : OP_LE;
 }
