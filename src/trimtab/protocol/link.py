@@ -118,6 +118,14 @@ class Link:
             return True
         return bool(self._control or self._data) and len(self._unacknowledged) < self._config.window_frames_count
 
+    def has_more_than_ack(self) -> bool:
+        """Whether `take` would return something that should not wait: a message, or the report of a gap."""
+        if not self.connected:
+            return False
+        if self._resend_index is not None or self._gap_seen:
+            return True
+        return bool(self._control or self._data) and len(self._unacknowledged) < self._config.window_frames_count
+
     def take(self, now_s: float) -> Payload | Ack | None:
         """The next frame to send, None if there is nothing to send or no room in the window."""
         if not self.connected:

@@ -30,10 +30,8 @@ def table_mistakes(
     links: Sequence[tuple[str, str]],
     advertisements: Sequence[Placed],
     subscriptions: Sequence[Placed],
-    *,
-    minimal: bool = True,
 ) -> Iterator[str]:
-    """What is wrong with the tables of brokers at rest, one line each; `minimal` also asks that none is superfluous."""
+    """What is wrong with the tables of brokers at rest, one line each."""
     for near, far in [*links, *((second, first) for first, second in links)]:
         side = _side_of(near, far, links)
         made_here = [placed for placed in advertisements if placed.broker in side]
@@ -57,7 +55,7 @@ def table_mistakes(
             _from(tables.subscriptions, near),
             Filter.covers if config.subscription_covering else None,
         )
-        if config.subscription_covering and minimal:
+        if config.subscription_covering:
             yield from _superfluous(f"subscriptions of {where}", _from(tables.subscriptions, near))
     for name, broker in brokers.items():
         peers = {placed.client for placed in (*advertisements, *subscriptions) if placed.broker == name}

@@ -56,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     subscription_covering: bool
     advertisement_covering: bool
     window_frames_count: int
+    acknowledge_after_s: float
     brokers: dict[str, Capacity]
     links: list[tuple[str, str, float]]
     clients: list[tuple[str, str, float]]
@@ -92,6 +93,7 @@ def draw_plan(seed: int) -> Plan:
         subscription_covering=rng.random() < 0.75,
         advertisement_covering=rng.random() < 0.6,
         window_frames_count=rng.choice((2, 5, 1024)),
+        acknowledge_after_s=rng.choice((0.0, 0.05)),
         brokers={name: _draw_capacity(rng, slow) for name in brokers},
         links=links,
         clients=clients,
@@ -213,7 +215,7 @@ def _draw_faults(rng: Random, brokers: list[str], links: list[tuple[str, str, fl
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
     link = LinkConfig(window_frames_count=plan.window_frames_count)
-    world = World(plan.seed, link=link)
+    world = World(plan.seed, link=link, acknowledge_after_s=plan.acknowledge_after_s)
     for name, capacity in plan.brokers.items():
         config = BrokerConfig(
             name,

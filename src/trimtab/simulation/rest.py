@@ -36,5 +36,5 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
     if len(subscriptions) > _TABLES_SUBSCRIPTIONS_MAX_COUNT:
         return
     brokers = {name: node.broker for name, node in world.brokers.items()}
-    for mistake in table_mistakes(brokers, links, advertisements, subscriptions, minimal=False):
+    for mistake in table_mistakes(brokers, links, advertisements, subscriptions):
         checker.violate("tables", mistake)

@@ -31,6 +31,9 @@ from trimtab.simulation.world import Capacity, World
 REST_WITHIN_S: Final = 36_000.0
 """After the scenario's duration what is under way has this time to arrive; an overloaded broker may need hours."""
 
+ACKNOWLEDGE_AFTER_S: Final = 0.05
+"""How long a client that has nothing else to say lets an acknowledgement wait."""
+
 _PERCENTILES: Final = (50, 95, 99, 100)
 
 
@@ -81,7 +84,7 @@ class ScenarioRun:
         self.seed = scenario.seed if seed is None else seed
         options = scenario.network
         self.link_config = LinkConfig(window_frames_count=options.window_frames_count)
-        self.world = World(self.seed, link=self.link_config)
+        self.world = World(self.seed, link=self.link_config, acknowledge_after_s=ACKNOWLEDGE_AFTER_S)
         self._rng = Random(f"trimtab scenario {self.seed}")
         if quotes is None and scenario.quotes:
             quotes = load_quotes(Path(scenario.quotes))

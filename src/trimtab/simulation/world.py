@@ -122,7 +122,7 @@ class ClientNode:
 class World:
     """Brokers, clients, links and time."""
 
-    def __init__(self, seed: int, *, link: LinkConfig | None = None, client_class: type[ClientSession] = ClientSession):
+    def __init__(self, seed: int, *, link: LinkConfig | None = None, acknowledge_after_s: float = 0.0):
         self.now_s = 0.0
         self.rng = Random(seed)
         self.checker = DeliveryChecker()
@@ -134,7 +134,9 @@ class World:
         self.frames_count = 0
         self.moves_count = 0
         self.closed: list[Close] = []
-        self._client_class = client_class
+        self._acknowledge_after_s = acknowledge_after_s
+        self._owing: dict[str, ClientNode] = {}
+        """Clients that owe nothing but an acknowledgement, which may wait a little for others."""
         self._link_config = link or LinkConfig()
         self._frame_faults: list[FrameFault] = []
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -187,7 +189,7 @@ class World:
         connection = Connection((name, broker), latency_s)
         self.links[frozenset((name, broker))] = connection
         self.brokers[broker].connections[name] = connection
-        session = self._client_class(ClientConfig(name, link=self._link_config))
+        session = ClientSession(ClientConfig(name, link=self._link_config))
         self.clients[name] = ClientNode(session, connection)
         self._join_frame_faults(connection)
         self._bring_up(connection)
@@ -372,16 +374,17 @@ class World:
     def _transmit(self, connection: Connection, sender: str, frames: list[Payload | Ack]) -> None:
         """Put frames on their way; without faults they travel and arrive together."""
         receiver = connection.other(sender)
-        self.frames_count += len(frames)
         now_s = self.now_s
-        for frame in frames:
-            self.trace.add((now_s, sender, receiver, frame.number if type(frame) is Payload else -1, frame.ack))
-        if not connection.is_up:
-            return
-        arrival_s = max(now_s + connection.latency_s, connection.latest_arrival_s[receiver])
         if not connection.faults:
-            connection.latest_arrival_s[receiver] = arrival_s
-            self.at(arrival_s, self._arrive, connection, connection.epoch, receiver, frames)
+            arrival_s = self._depart(connection, sender, receiver, frames)
+            if arrival_s is not None:
+                self.at(arrival_s, self._arrive, connection, connection.epoch, receiver, frames)
+            return
+        self.frames_count += len(frames)
+        first = frames[0]
+        number = first.number if type(first) is Payload else 0
+        self.trace.add((now_s, sender, receiver, number, first.ack, len(frames)))
+        if not connection.is_up:
             return
         for frame in frames:
             copies_count, extra_s = self._suffer(connection)
@@ -389,6 +392,35 @@ class World:
             connection.latest_arrival_s[receiver] = arrival_s
             for _ in range(copies_count):
                 self.at(arrival_s, self._arrive, connection, connection.epoch, receiver, [frame])
+
+    def _transmit_all(self, sendings: list[tuple[Connection, str, list[Payload | Ack]]]) -> None:
+        """Put frames of many connections on their way; those that arrive at the same time are one event."""
+        arrivals: dict[float, list[tuple[Connection, int, str, list[Payload | Ack]]]] = {}
+        for connection, sender, frames in sendings:
+            if connection.faults:
+                self._transmit(connection, sender, frames)
+                continue
+            receiver = connection.other(sender)
+            arrival_s = self._depart(connection, sender, receiver, frames)
+            if arrival_s is not None:
+                arrivals.setdefault(arrival_s, []).append((connection, connection.epoch, receiver, frames))
+        for arrival_s, burst in arrivals.items():
+            self.at(arrival_s, self._arrive_all, burst)
+
+    def _depart(self, connection: Connection, sender: str, receiver: str, frames: list[Payload | Ack]) -> float | None:
+        """When frames that suffer no fault arrive; None if nothing does."""
+        self.frames_count += len(frames)
+        first = frames[0]
+        number = first.number if type(first) is Payload else 0
+        self.trace.add((self.now_s, sender, receiver, number, first.ack, len(frames)))
+        if not connection.is_up:
+            return None
+        latest_arrival_s = connection.latest_arrival_s
+        arrival_s = self.now_s + connection.latency_s
+        if arrival_s < latest_arrival_s[receiver]:
+            return latest_arrival_s[receiver]
+        latest_arrival_s[receiver] = arrival_s
+        return arrival_s
 
     def _suffer(self, connection: Connection) -> tuple[int, float]:
         """How often a frame arrives and how much later than it should."""
@@ -417,9 +449,12 @@ class World:
         client = self.clients.get(receiver)
         if client is not None:
             sender = connection.other(receiver)
+            handle = client.session.handle
             for frame in frames:
-                self._client_effects(client, client.session.handle(Received(sender, frame), self.now_s))
-            self._pump_client(client)
+                effects = handle(Received(sender, frame), self.now_s)
+                if effects:
+                    self._client_effects(client, effects)
+            self._answer(client)
             return
         if self._waits(receiver, self._arrive, (connection, epoch, receiver, frames)):
             return
@@ -429,6 +464,46 @@ class World:
         for frame in frames:
             handle(Received(sender, frame), self.now_s)
         self._pump_broker(node)
+
+    def _arrive_all(self, burst: list[tuple[Connection, int, str, list[Payload | Ack]]]) -> None:
+        brokers: dict[str, BrokerNode] = {}
+        for connection, epoch, receiver, frames in burst:
+            node = self.brokers.get(receiver)
+            if node is None:
+                self._arrive(connection, epoch, receiver, frames)
+            elif connection.epoch == epoch and not self._waits(
+                receiver, self._arrive, (connection, epoch, receiver, frames)
+            ):
+                sender = connection.other(receiver)
+                for frame in frames:
+                    node.broker.handle(Received(sender, frame), self.now_s)
+                brokers[receiver] = node
+        for node in brokers.values():
+            self._pump_broker(node)
+
+    def _answer(self, client: ClientNode) -> None:
+        """Send what a client has to say; a mere acknowledgement may wait for those of others."""
+        if self._acknowledge_after_s and len(client.connections) == 1 and not client.session.link.has_more_than_ack():
+            if not self._owing:
+                self.at(self.now_s + self._acknowledge_after_s, self._acknowledge_all)
+            self._owing[client.name] = client
+        else:
+            self._pump_client(client)
+
+    def _acknowledge_all(self) -> None:
+        owing, self._owing = self._owing, {}
+        sendings: list[tuple[Connection, str, list[Payload | Ack]]] = []
+        for client in owing.values():
+            if len(client.connections) != 1:
+                self._pump_client(client)
+                continue
+            frames: list[Payload | Ack] = []
+            while (frame := client.session.link.take(self.now_s)) is not None:
+                frames.append(frame)
+            if frames:
+                (connection,) = client.connections.values()
+                sendings.append((connection, client.name, frames))
+        self._transmit_all(sendings)
 
     # ---- brokers ----
 
@@ -463,12 +538,17 @@ class World:
 
     def _send_all(self, node: BrokerNode) -> None:
         take, now_s = node.broker.take_frame, self.now_s
+        sendings: list[tuple[Connection, str, list[Payload | Ack]]] = []
         for peer in node.broker.sendable():
             frames: list[Payload | Ack] = []
             while (frame := take(peer, now_s)) is not None:
                 frames.append(frame)
             if frames:
-                self._transmit(node.connections[peer], node.name, frames)
+                sendings.append((node.connections[peer], node.name, frames))
+        if len(sendings) == 1:
+            self._transmit(*sendings[0])
+        elif sendings:
+            self._transmit_all(sendings)
 
     def _send_next(self, node: BrokerNode) -> None:
         """Send one frame at the broker's bandwidth; the peers with something to send take turns."""
