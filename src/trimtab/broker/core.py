@@ -137,6 +137,15 @@ class Broker:
                 del self._maybe_sendable[name]
         return ready
 
+    def touched(self) -> list[str]:
+        """Peers to whom something has happened since this was last asked; no other can have a new frame to send.
+
+        For a world that keeps its own list of peers with frames; `sendable` does not see these peers again.
+        """
+        touched = list(self._maybe_sendable)
+        self._maybe_sendable.clear()
+        return touched
+
     def take_frame(self, peer: str, now_s: float) -> Payload | Ack | None:
         """The next frame for a peer, None if there is none now."""
         known = self.peers.get(peer)

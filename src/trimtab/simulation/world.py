@@ -8,7 +8,7 @@ generator and every event has its place in one queue, so that the same seed give
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final
@@ -101,7 +101,8 @@ class BrokerNode:
         self.is_sending = False
         self.is_paused = False
         self.waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self.turn: deque[str] = deque()
+        self.turn: OrderedDict[str, None] = OrderedDict()
+        """Peers that may have a frame to send, the one whose turn it is first."""
         self.wake_s = float("inf")
 
 
@@ -539,7 +540,7 @@ class World:
     def _send_all(self, node: BrokerNode) -> None:
         take, now_s = node.broker.take_frame, self.now_s
         sendings: list[tuple[Connection, str, list[Payload | Ack]]] = []
-        for peer in node.broker.sendable():
+        for peer in node.broker.touched():
             frames: list[Payload | Ack] = []
             while (frame := take(peer, now_s)) is not None:
                 frames.append(frame)
@@ -552,19 +553,17 @@ class World:
 
     def _send_next(self, node: BrokerNode) -> None:
         """Send one frame at the broker's bandwidth; the peers with something to send take turns."""
+        turn = node.turn
+        for peer in node.broker.touched():
+            turn.setdefault(peer, None)
         if node.is_sending:
             return
-        ready = node.broker.sendable()
-        if not ready:
-            return
-        known = set(node.turn)
-        node.turn.extend(name for name in ready if name not in known)
-        ready_names = set(ready)
-        for _ in range(len(node.turn)):
-            peer = node.turn[0]
-            node.turn.rotate(-1)
-            frame = node.broker.take_frame(peer, self.now_s) if peer in ready_names else None
+        while turn:
+            peer = next(iter(turn))
+            del turn[peer]
+            frame = node.broker.take_frame(peer, self.now_s)
             if frame is not None:
+                turn[peer] = None
                 node.is_sending = True
                 seconds = frame_bytes(frame) * 8 / (node.capacity.bandwidth_mbps or 1.0) / 1e6
                 self.at(self.now_s + seconds, self._sent, node, peer, frame)
