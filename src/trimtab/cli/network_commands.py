@@ -139,7 +139,7 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
     found = asyncio.run(ask_all(plan))
     if as_json:
         brokers = {name: None if each is None else msgspec.to_builtins(each) for name, each in found.items()}
-        typer.echo(json.dumps({"brokers": brokers, "links": [list(ends) for ends in plan.links]}))
+        typer.echo(json.dumps({"brokers": brokers, "links": [[link.first, link.second] for link in plan.links]}))
     else:
         from rich.console import Console
 

@@ -96,6 +96,7 @@ class ClientSession:
         """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
         self._last_delivered: dict[str, int] = {}
+        self._publisher_sessions: dict[str, str] = {}
         self.paused = False
         self._wire_ids: dict[str, str] = {}
         """What brokers call a subscription, where that is not its id: each move gives it a new name."""
@@ -152,6 +153,7 @@ class ClientSession:
             sequence=self._next_sequence,
             values=publication.values_by_name,
             origin_s=now_s,
+            session=self.config.session,
         )
         self._next_sequence += 1
         self._held.append(message)
@@ -353,6 +355,9 @@ class ClientSession:
                 return []  # brokers say nothing else to clients
 
     def _deliver(self, message: Publish, now_s: float) -> list[Effect]:
+        if self._publisher_sessions.get(message.publisher) != message.session:
+            self._publisher_sessions[message.publisher] = message.session
+            self._last_delivered.pop(message.publisher, None)  # the publisher was started again and counts from 1
         if message.sequence <= self._last_delivered.get(message.publisher, 0):
             return []
         self._last_delivered[message.publisher] = message.sequence

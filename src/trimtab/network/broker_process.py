@@ -19,12 +19,13 @@ from collections.abc import Callable
 from typing import Final
 
 from trimtab.broker.core import Broker
+from trimtab.network.address import Address
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.loops import run
-from trimtab.network.network_file import BrokerEntry, NetworkPlan
-from trimtab.protocol.codec import encode_frame
+from trimtab.network.network_file import NetworkPlan
+from trimtab.protocol.codec import FrameWriter
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
@@ -79,6 +80,7 @@ class BrokerServer:
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._connections: dict[str, Connection] = {}
         self._ungreeted: dict[Connection, None] = {}
+        self._writer = FrameWriter()
         self._turn_is_due = False
         self._is_reading = True
         self._is_draining = False
@@ -100,7 +102,7 @@ class BrokerServer:
             lambda: Connection(self), address.host, address.port, reuse_address=True, backlog=1024
         )
         log.info("%s listens at %s", self.broker.name, address)
-        tasks = [self._loop.create_task(self._keep_link(neighbour)) for neighbour in self._dialled]
+        tasks = [self._loop.create_task(self._keep_link(*dialled)) for dialled in self._dialled]
         tasks.append(self._loop.create_task(self._tick()))
         self._report_links()
         await self._stop.wait()
@@ -258,7 +260,7 @@ class BrokerServer:
 
     def _flush(self) -> None:
         time_s = now_s()
-        broker, capacity = self.broker, self._capacity
+        broker, capacity, writer = self.broker, self._capacity, self._writer
         for name in broker.sendable():
             connection = self._connections.get(name)
             if connection is None or not connection.writable:
@@ -272,7 +274,7 @@ class BrokerServer:
                 frame = broker.take_frame(name, time_s)
                 if frame is None:
                     break
-                part = encode_frame(frame)
+                part = writer.encode(frame)
                 parts.append(part)
                 size_bytes += len(part)
                 if capacity is not None and not capacity.spend_bytes(len(part), time_s):
@@ -297,21 +299,21 @@ class BrokerServer:
 
     # ---- links to neighbours ----
 
-    async def _keep_link(self, neighbour: BrokerEntry) -> None:
+    async def _keep_link(self, neighbour: str, address: Address) -> None:
         """Call a neighbour, again and again, whenever there is no connection to it."""
         wait_s = BACKOFF_MIN_S
         while True:
             connection: Connection | None = None
             try:
                 _, connection = await self._loop.create_connection(
-                    lambda: Connection(self, neighbour.name), neighbour.listen.host, neighbour.listen.port
+                    lambda: Connection(self, neighbour), address.host, address.port
                 )
                 opened_s = now_s()
                 await connection.wait_closed()
                 if now_s() - opened_s > GREETING_WITHIN_S:
                     wait_s = BACKOFF_MIN_S
             except OSError as error:
-                log.debug("%s: %s cannot be reached: %s", self.broker.name, neighbour.name, error)
+                log.debug("%s: %s cannot be reached: %s", self.broker.name, neighbour, error)
             finally:
                 if connection is not None:
                     connection.close()

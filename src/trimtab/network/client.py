@@ -128,7 +128,7 @@ class Client:
         where = Address.parse(address) if isinstance(address, str) else address
         config = ClientConfig(
             name=name or f"client-{secrets.token_hex(6)}",
-            session=secrets.token_hex(8),
+            session=secrets.token_hex(5),
             publish_window_count=publish_window_count,
             link=LinkConfig(window_frames_count=4_096, retransmit_after_s=RETRANSMIT_AFTER_S),
         )

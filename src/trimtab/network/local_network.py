@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from trimtab.network.address import Address
-from trimtab.network.network_file import BrokerEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
 from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus
 
@@ -55,7 +55,7 @@ class Network:
         entries = zip(brokers, free_ports(len(brokers)), strict=True)
         plan = NetworkPlan(
             tuple(BrokerEntry(name, Address("127.0.0.1", port)) for name, port in entries),
-            tuple(links),
+            tuple(LinkEntry(first, second) for first, second in links),
             options or NetworkOptions(),
         )
         return cls(plan)
@@ -186,8 +186,10 @@ def plan_text(plan: NetworkPlan) -> str:
             value = getattr(entry, key)
             if value is not None:
                 lines.append(f"{key} = {_toml(str(value) if isinstance(value, Address) else value)}")
-    for first, second in plan.links:
-        lines += ["", "[[link]]", f'between = ["{first}", "{second}"]']
+    for link in plan.links:
+        lines += ["", "[[link]]", f'between = ["{link.first}", "{link.second}"]']
+        if link.via is not None:
+            lines.append(f'via = "{link.via}"')
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,7 @@ RETRANSMIT_AFTER_S: Final = 3600.0
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps")
-_LINK_KEYS: Final = ("between",)
+_LINK_KEYS: Final = ("between", "via")
 _NETWORK_KEYS: Final = (
     "covering",
     "advertisement_covering",
@@ -49,6 +49,14 @@ class BrokerEntry(msgspec.Struct, frozen=True):
     bandwidth_mbps: float | None = None
 
 
+class LinkEntry(msgspec.Struct, frozen=True):
+    """One `[[link]]`: the first broker calls the second, at its own address or at another that leads there."""
+
+    first: str
+    second: str
+    via: Address | None = None
+
+
 class NetworkOptions(msgspec.Struct, frozen=True):
     """The options of `[network]`; the defaults are those of a broker."""
 
@@ -69,7 +77,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """A network as its file describes it: a forest of brokers."""
 
     brokers: tuple[BrokerEntry, ...]
-    links: tuple[tuple[str, str], ...] = ()
+    links: tuple[LinkEntry, ...] = ()
     options: NetworkOptions = NetworkOptions()
 
     def broker(self, name: str) -> BrokerEntry:
@@ -79,13 +87,15 @@ class NetworkPlan(msgspec.Struct, frozen=True):
                 return entry
         raise KeyError(name)
 
-    def dialled_by(self, name: str) -> tuple[BrokerEntry, ...]:
-        """The neighbours that a broker calls: it comes first in their links."""
-        return tuple(self.broker(second) for first, second in self.links if first == name)
+    def dialled_by(self, name: str) -> tuple[tuple[str, Address], ...]:
+        """The neighbours that a broker calls, and where: it comes first in their links."""
+        ours = [link for link in self.links if link.first == name]
+        return tuple((link.second, link.via or self.broker(link.second).listen) for link in ours)
 
     def neighbours_of(self, name: str) -> tuple[str, ...]:
         """The brokers that a broker has a link to."""
-        return tuple(second if first == name else first for first, second in self.links if name in (first, second))
+        ours = [link for link in self.links if name in (link.first, link.second)]
+        return tuple(link.second if link.first == name else link.first for link in ours)
 
     def config_of(self, name: str, session: str) -> BrokerConfig:
         """The configuration of a broker of this network."""
@@ -180,7 +190,8 @@ class _NetworkReader:
             found.append(BrokerEntry(name, address, **capacities))
         return tuple(found)
 
-    def _links(self, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    def _links(self, names: Sequence[str]) -> tuple[LinkEntry, ...]:
+        entries: list[LinkEntry] = []
         found: list[tuple[str, str]] = []
         for index, table in enumerate(self._tables("link")):
             self._check_keys("link", index, table, _LINK_KEYS)
@@ -200,7 +211,18 @@ class _NetworkReader:
             if way:
                 self._refuse(line, f"this link closes a cycle: {' - '.join([*way, first])}; brokers must form a tree")
             found.append((first, second))
-        return tuple(found)
+            entries.append(LinkEntry(first, second, self._via(index, table)))
+        return tuple(entries)
+
+    def _via(self, index: int, table: Mapping[str, Any]) -> Address | None:
+        if "via" not in table:
+            return None
+        try:
+            return Address.parse(self._text("link", index, table, "via"))
+        except ValueError as error:
+            if isinstance(error, NetworkFileError):
+                raise
+            self._refuse(self._line("link", index, "via"), f"via: {error}")
 
     def _options(self) -> NetworkOptions:
         table = self._data.get("network", {})

@@ -55,13 +55,14 @@ class Confirmed(Message, frozen=True, tag="ok"):
 
 
 class Publish(Message, frozen=True, tag="pub"):
-    """A publication on its way; `sequence` counts the publisher's publications from 1 without gaps."""
+    """A publication on its way; `sequence` counts the publisher's publications of one session from 1 without gaps."""
 
     publisher: str
     sequence: int
     values: dict[str, Value]
     origin_s: float
     hops: int = 0
+    session: str = ""
 
 
 class Accepted(Message, frozen=True, tag="acc"):

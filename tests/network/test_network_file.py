@@ -1,0 +1,91 @@
+"""The network file: what it says, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trimtab.network.address import Address
+from trimtab.network.local_network import plan_text
+from trimtab.network.network_file import LinkEntry, NetworkFileError, parse_network, read_network_file
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+B1, B2, B3 = (f'[[broker]]\nname = "B{n}"\nlisten = "127.0.0.1:700{n}"\n' for n in (1, 2, 3))
+"""Three lines each."""
+
+
+def link(first: str, second: str) -> str:
+    return f'[[link]]\nbetween = ["{first}", "{second}"]\n'
+
+
+def mistake(text: str) -> str:
+    with pytest.raises(NetworkFileError) as caught:
+        parse_network(text, "net.toml")
+    return str(caught.value)
+
+
+def test_a_network_has_brokers_links_and_options() -> None:
+    plan = parse_network(
+        B1 + "cpu_mhz = 100\nbandwidth_mbps = 0.5\n" + B2 + link("B1", "B2") + '[network]\ncovering = "off"\n'
+    )
+    assert plan.broker("B1").listen == Address("127.0.0.1", 7001)
+    assert (plan.broker("B1").cpu_mhz, plan.broker("B1").bandwidth_mbps, plan.broker("B2").cpu_mhz) == (100, 0.5, None)
+    assert plan.links == (LinkEntry("B1", "B2"),)
+    assert (plan.options.covering, plan.options.advertisement_covering) == (False, True)
+    assert plan.config_of("B1", "s").subscription_covering is False
+
+
+def test_the_first_broker_of_a_link_calls_the_second() -> None:
+    plan = parse_network(B1 + B2 + B3 + link("B1", "B2") + link("B3", "B1"))
+    assert plan.dialled_by("B1") == (("B2", Address("127.0.0.1", 7002)),)
+    assert plan.neighbours_of("B1") == ("B2", "B3")
+
+
+def test_a_link_may_lead_over_another_address() -> None:
+    plan = parse_network(B1 + B2 + link("B1", "B2") + 'via = "127.0.0.1:9000"\n')
+    assert plan.dialled_by("B1") == (("B2", Address("127.0.0.1", 9000)),)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
+    plan = read_network_file(path)
+    assert parse_network(plan_text(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[[broker]\n", "net.toml:1: not TOML"),
+        ("", "net.toml:1: no broker; expected at least one [[broker]]"),
+        (B1 + "[nettwork]\n", "net.toml:4: unknown section nettwork; expected [[broker]], [[link]] or [network]"),
+        (B1 + "\ncolour = 3\n", "net.toml:5: unknown key colour in broker; expected name, listen,"),
+        ("[broker]\nname = 3\n", "net.toml:1: expected [[broker]] with two brackets"),
+        ('[[broker]]\nname = "B1"\n', 'net.toml:1: this broker has no listen; expected listen = "..."'),
+        ('[[broker]]\nname = 3\nlisten = "127.0.0.1:1"\n', "net.toml:2: name: expected a text in quotes"),
+        ('[[broker]]\nname = "a b"\nlisten = "127.0.0.1:1"\n', "net.toml:2: 'a b' is not a broker's name"),
+        ('[[broker]]\nname = "B"\nlisten = "127.0.0.1"\n', "net.toml:3: listen: '127.0.0.1' is not an address"),
+        ('[[broker]]\nname = "B"\nlisten = "h:70000"\n', "net.toml:3: listen: 'h:70000' is not an address: ports go"),
+        (B1 + "cpu_mhz = 0\n", "net.toml:4: cpu_mhz: expected a number above 0"),
+        (B1 + B1.replace("7001", "7002"), "net.toml:5: a second broker named B1"),
+        (B1 + B2.replace("7002", "7001"), "net.toml:6: B1 listens at 127.0.0.1:7001 already"),
+        (B1 + link("B1", "B9"), "net.toml:5: a link to B9, but no broker has this name"),
+        (B1 + link("B1", "B1"), "net.toml:5: a link from B1 to itself"),
+        (B1 + '[[link]]\nbetween = ["B1"]\n', 'net.toml:5: expected between = ["NAME", "NAME"]'),
+        (B1 + B2 + link("B1", "B2") + link("B2", "B1"), "net.toml:10: a second link between B2 and B1"),
+        (
+            B1 + B2 + B3 + link("B1", "B2") + link("B2", "B3") + link("B3", "B1"),
+            "net.toml:15: this link closes a cycle: B3 - B2 - B1 - B3; brokers must form a tree",
+        ),
+        (B1 + '[network]\ncovering = "yes"\n', 'net.toml:5: covering: expected "on" or "off"'),
+        (B1 + '[network]\nslow_policy = "wait"\n', "net.toml:5: slow_policy: expected one of block, drop-oldest"),
+        (B1 + "[network]\nclients_max_count = 0\n", "net.toml:5: clients_max_count: expected a whole number"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text: str, expected: str) -> None:
+    assert mistake(text).startswith(expected)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NetworkFileError, match=r"nowhere.toml: cannot be read: No such file"):
+        read_network_file(tmp_path / "nowhere.toml")
