@@ -121,3 +121,48 @@ def test_names_are_unique() -> None:
         world.add_client("B1", "B2")
     with pytest.raises(ValueError, match="the name p is in use"):
         world.add_broker(BrokerConfig("p"))
+
+
+def test_a_broker_joins_a_running_network_gets_clients_and_leaves() -> None:
+    world = figure_2_2()
+    world.add_broker(BrokerConfig("B5"))
+    world.add_link("B5", "B3", 0.02)
+    world.run()
+    assert world.are_linked("B3", "B5")
+    world.add_client("sub3", "B5")
+    subscription = world.subscribe("sub3", Filter.parse("a > 1"))
+    world.run()
+    publish_some(world)
+    world.run()
+    assert world.checker.subscriptions[subscription].last == {"p": 50}
+    world.unsubscribe("sub3", subscription)
+    world.run()
+    world.remove_link("B3", "B5")
+    publish_some(world)
+    world.run()
+    assert finish(world) == []
+    assert list(world.brokers["B5"].broker.tables.advertisements) == []
+
+
+def test_a_link_that_would_close_a_cycle_is_refused_and_traffic_goes_on() -> None:
+    world = figure_2_2()
+    world.add_link("B1", "B3", 0.01)
+    publish_some(world)
+    world.run(world.now_s + 600)
+    world.checker.check_at_rest()
+    assert world.checker.violations == []
+    assert [close.reason for close in world.closed] == [
+        "a link between B3 and B1 would close a cycle: B1 is reached through B2"
+    ]
+
+
+def test_a_client_that_was_away_for_longer_than_its_lease_is_served_again() -> None:
+    world = figure_2_2()
+    world.add_fault(Cut(between=("sub1", "B4"), at_s=world.now_s + 1.0, for_s=100.0))
+    publish_some(world, 20)
+    world.run(world.now_s + 200)
+    delivered_count = world.checker.deliveries_count
+    world.publish("p", {"a": 6})
+    world.run()
+    assert world.checker.deliveries_count == delivered_count + 1
+    assert {violation.kind for violation in world.checker.violations} <= {"missing"}

@@ -49,6 +49,16 @@ class Act(msgspec.Struct, frozen=True):
     broker: str = ""
 
 
+class Guest(msgspec.Struct, frozen=True):
+    """A broker that joins the running network as a leaf; it leaves again, or stays and gets a client."""
+
+    name: str
+    neighbour: str
+    latency_s: float
+    join_s: float
+    leave_s: float | None
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One run."""
 
@@ -60,6 +70,7 @@ class Plan(msgspec.Struct, frozen=True):
     brokers: dict[str, Capacity]
     links: list[tuple[str, str, float]]
     clients: list[tuple[str, str, float]]
+    guests: list[Guest]
     acts: list[Act]
     faults: list[Fault]
 
@@ -87,6 +98,7 @@ def draw_plan(seed: int) -> Plan:
     clients = [
         (f"c{number}", rng.choice(brokers), rng.uniform(0.001, 0.05)) for number in range(1, rng.randint(3, 9) + 1)
     ]
+    guests = [_draw_guest(rng, number, brokers) for number in range(1, rng.choice((0, 0, 1, 2)) + 1)]
     slow = rng.random() < 0.3
     return Plan(
         seed=seed,
@@ -97,9 +109,22 @@ def draw_plan(seed: int) -> Plan:
         brokers={name: _draw_capacity(rng, slow) for name in brokers},
         links=links,
         clients=clients,
-        acts=_draw_acts(rng, [name for name, _, _ in clients], brokers),
-        faults=_draw_faults(rng, brokers, [*links, *clients]),
+        guests=guests,
+        acts=_draw_acts(rng, [name for name, _, _ in clients] + [_client_of(guest) for guest in guests], brokers),
+        faults=_draw_faults(
+            rng, brokers, [*links, *clients, *((guest.name, guest.neighbour, guest.latency_s) for guest in guests)]
+        ),
     )
+
+
+def _draw_guest(rng: Random, number: int, brokers: list[str]) -> Guest:
+    join_s = rng.uniform(0.5, 8.0)
+    leave_s = join_s + rng.uniform(0.01, 8.0) if rng.random() < 0.6 else None
+    return Guest(f"G{number}", rng.choice(brokers), rng.uniform(0.001, 0.08), join_s, leave_s)
+
+
+def _client_of(guest: Guest) -> str:
+    return f"c@{guest.name}"
 
 
 def _draw_capacity(rng: Random, slow: bool) -> Capacity:
@@ -216,18 +241,23 @@ def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
     link = LinkConfig(window_frames_count=plan.window_frames_count)
     world = World(plan.seed, link=link, acknowledge_after_s=plan.acknowledge_after_s)
-    for name, capacity in plan.brokers.items():
-        config = BrokerConfig(
+
+    def config(name: str) -> BrokerConfig:
+        return BrokerConfig(
             name,
             subscription_covering=plan.subscription_covering,
             advertisement_covering=plan.advertisement_covering,
             link=link,
         )
-        world.add_broker(config, capacity)
+
+    for name, capacity in plan.brokers.items():
+        world.add_broker(config(name), capacity)
     for first, second, latency_s in plan.links:
         world.add_link(first, second, latency_s)
     for name, broker, latency_s in plan.clients:
         world.add_client(name, broker, latency_s)
+    for guest in plan.guests:
+        world.at(guest.join_s, _join, world, guest, config(guest.name))
     for fault in plan.faults:
         world.add_fault(fault)
     own = _OwnIds()
@@ -239,7 +269,8 @@ def run_plan(plan: Plan) -> RunReport:
         where = traceback.extract_tb(error.__traceback__)[-1]
         world.checker.violate("crash", f"{type(error).__name__}: {error} ({where.name} at {world.now_s:.6f} s)")
     else:
-        check_rest(world, [(first, second) for first, second, _ in plan.links])
+        staying = [(guest.name, guest.neighbour) for guest in plan.guests if guest.leave_s is None]
+        check_rest(world, [*((first, second) for first, second, _ in plan.links), *staying])
     checker = world.checker
     return RunReport(
         seed=plan.seed,
@@ -253,6 +284,23 @@ def run_plan(plan: Plan) -> RunReport:
     )
 
 
+def _join(world: World, guest: Guest, config: BrokerConfig) -> None:
+    world.add_broker(config)
+    world.add_link(guest.name, guest.neighbour, guest.latency_s)
+    if guest.leave_s is not None:
+        world.at(guest.leave_s, world.remove_link, guest.name, guest.neighbour)
+    else:
+        _join_client(world, guest)
+
+
+def _join_client(world: World, guest: Guest) -> None:
+    """A guest gets its client when it is linked: what comes into force before does so in the guest alone."""
+    if world.are_linked(guest.name, guest.neighbour):
+        world.add_client(_client_of(guest), guest.name)
+    else:
+        world.at(world.now_s + 0.2, _join_client, world, guest)
+
+
 class _OwnIds:
     """What each client advertises and subscribes to, so that it can end it."""
 
@@ -262,6 +310,8 @@ class _OwnIds:
 
 
 def _do(world: World, own: _OwnIds, act: Act) -> None:
+    if act.client not in world.clients:
+        return  # not there yet, or never
     advertisements = own.advertisements.setdefault(act.client, [])
     subscriptions = own.subscriptions.setdefault(act.client, [])
     match act.what:

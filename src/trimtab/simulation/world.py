@@ -134,6 +134,7 @@ class World:
         self.faults_count: Counter[str] = Counter()
         self.frames_count = 0
         self.moves_count = 0
+        self.moves_refused_count = 0
         self.closed: list[Close] = []
         self._acknowledge_after_s = acknowledge_after_s
         self._owing: dict[str, ClientNode] = {}
@@ -182,6 +183,20 @@ class World:
         self.brokers[second].connections[first] = connection
         self._join_frame_faults(connection)
         self._bring_up(connection)
+
+    def remove_link(self, first: str, second: str) -> None:
+        """Take the link between two brokers away for good; what is under way on it is lost."""
+        connection = self.links.pop(frozenset((first, second)))
+        connection.stays_down = True
+        connection.is_up = False
+        connection.epoch += 1
+        for here, there in ((first, second), (second, first)):
+            del self.brokers[here].connections[there]
+            self._leave(there, here)
+
+    def are_linked(self, first: str, second: str) -> bool:
+        """Whether each of two brokers has heard of the other."""
+        return second in self.brokers[first].broker.peers and first in self.brokers[second].broker.peers
 
     def add_client(self, name: str, broker: str, latency_s: float = 0.001) -> ClientSession:
         """Start a client and connect it."""
@@ -571,7 +586,9 @@ class World:
 
     def _sent(self, node: BrokerNode, peer: str, frame: Payload | Ack) -> None:
         node.is_sending = False
-        self._transmit(node.connections[peer], node.name, [frame])
+        connection = node.connections.get(peer)
+        if connection is not None:
+            self._transmit(connection, node.name, [frame])
         self._pump_broker(node)
 
     def _plan_wake(self, node: BrokerNode) -> None:
@@ -629,6 +646,8 @@ class World:
                 case Taken(sequence=sequence):
                     self.checker.taken(node.name, sequence)
                     self._publish_held_back(node)
+                case Rejected(reason=reason) if reason.startswith("no way leads to "):
+                    self.moves_refused_count += 1  # the new broker has not heard of the old one yet
                 case Rejected(about=about, reason=reason):
                     self.checker.rejected(node.name, about, reason, self.now_s)
                 case Close():
@@ -663,10 +682,11 @@ class World:
         connection.latest_arrival_s[broker] = arrival_s
         self.at(arrival_s, self._leave, node.name, broker)
 
-    def _leave(self, client: str, broker: str) -> None:
-        if not self._waits(broker, self._leave, (client, broker)):
+    def _leave(self, peer: str, broker: str) -> None:
+        """A broker learns that a client or neighbour is gone for good."""
+        if not self._waits(broker, self._leave, (peer, broker)):
             node = self.brokers[broker]
-            self._broker_effects(node, node.broker.handle(LinkRemoved(client), self.now_s))
+            self._broker_effects(node, node.broker.handle(LinkRemoved(peer), self.now_s))
             self._pump_broker(node)
 
 
