@@ -28,6 +28,9 @@ from trimtab.simulation.world import Capacity, World
 CHURN_S: Final = 20.0
 """Clients act and faults happen during so many seconds; then everything heals and comes to rest."""
 
+SETTLED_AT_S: Final = 0.3
+"""By then all first links stand. Before, a part of the network knows nothing of the rest, and is in force by itself."""
+
 REST_WITHIN_S: Final = 600.0
 """After the churn the network must come to rest within this time."""
 
@@ -206,7 +209,7 @@ def _draw_advertisement(rng: Random) -> Filter:
 def _draw_faults(rng: Random, brokers: list[str], links: list[tuple[str, str, float]]) -> list[Fault]:
     faults: list[Fault] = []
     for _ in range(rng.choice((0, 1, 3, 6))):
-        at_s = rng.uniform(0.0, CHURN_S)
+        at_s = rng.uniform(SETTLED_AT_S, CHURN_S)
         first, second, _ = rng.choice(links)
         between = None if rng.random() < 0.3 else (first, second)
         probability = rng.choice((0.02, 0.2, 0.6))
@@ -294,7 +297,7 @@ def _join(world: World, guest: Guest, config: BrokerConfig) -> None:
 
 
 def _join_client(world: World, guest: Guest) -> None:
-    """A guest gets its client when it is linked: what comes into force before does so in the guest alone."""
+    """A guest gets its client when it knows what is advertised; before, all is in force in the guest alone."""
     if world.are_linked(guest.name, guest.neighbour):
         world.add_client(_client_of(guest), guest.name)
     else:

@@ -195,8 +195,12 @@ class World:
             self._leave(there, here)
 
     def are_linked(self, first: str, second: str) -> bool:
-        """Whether each of two brokers has heard of the other."""
-        return second in self.brokers[first].broker.peers and first in self.brokers[second].broker.peers
+        """Whether each of two brokers knows the other and has taken in all that the other had to say."""
+        for here, there in ((first, second), (second, first)):
+            broker = self.brokers[here].broker
+            if there not in broker.peers or not broker.peers[there].link.idle or broker.input_count:
+                return False
+        return True
 
     def add_client(self, name: str, broker: str, latency_s: float = 0.001) -> ClientSession:
         """Start a client and connect it."""
@@ -559,8 +563,9 @@ class World:
             frames: list[Payload | Ack] = []
             while (frame := take(peer, now_s)) is not None:
                 frames.append(frame)
-            if frames:
-                sendings.append((node.connections[peer], node.name, frames))
+            connection = node.connections.get(peer)
+            if frames and connection is not None:
+                sendings.append((connection, node.name, frames))
         if len(sendings) == 1:
             self._transmit(*sendings[0])
         elif sendings:
