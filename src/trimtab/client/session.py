@@ -320,6 +320,8 @@ class ClientSession:
         effects: list[Effect] = []
         for message in link.receive(frame, now_s) if link is not None else []:
             move = self._move
+            if move is None and type(message) is Publish:
+                return self._deliver(message, now_s)  # a frame holds one message
             if move is not None and link is move.link and isinstance(message, Publish):
                 move.early.append(message)
             elif move is not None and isinstance(message, End) and message.move == move.id:
@@ -361,7 +363,7 @@ class ClientSession:
         if message.sequence <= self._last_delivered.get(message.publisher, 0):
             return []
         self._last_delivered[message.publisher] = message.sequence
-        wanted = tuple(sorted(str(id) for id in self._matcher.match(message.values)))
+        wanted = tuple(sorted(map(str, self._matcher.match(message.values))))
         if not wanted:
             return []  # unsubscribed meanwhile
         return [
