@@ -163,7 +163,7 @@ class Client:
         """Announce what will be published; returns its id when the whole network knows."""
         self.check()
         id = self._session.advertise(filter, now_s())
-        await self._in_force(id)
+        await self._request(id)
         return id
 
     async def unadvertise(self, id: str) -> None:
@@ -183,7 +183,7 @@ class Client:
         subscription = Subscription(self, ids, callback)
         for id in ids:
             self._subscriptions[id] = subscription
-        await asyncio.gather(*(self._in_force(id) for id in ids))
+        await asyncio.gather(*[self._request(id) for id in ids])
         return subscription
 
     async def unsubscribe(self, subscription: Subscription) -> None:
@@ -365,14 +365,12 @@ class Client:
                 case Close(reason=reason):
                     self._fail(ClientError(reason))
 
-    async def _in_force(self, id: str) -> None:
+    def _request(self, id: str) -> asyncio.Future[None]:
+        """What the broker will answer; noted at once, because the answer may come before the caller waits."""
         request: asyncio.Future[None] = self._loop.create_future()
         self._requests[id] = request
         self._schedule()
-        try:
-            await request
-        finally:
-            self._requests.pop(id, None)
+        return request
 
     def check(self) -> None:
         """Raise the error that ended the client, if one did."""

@@ -1,0 +1,229 @@
+"""Whoever breaks the protocol is told what was wrong and loses its own connection; the broker serves all others."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from trimtab import BlockingClient, Filter, Network, Publication
+from trimtab.network.network_file import NetworkOptions
+from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, encode_frame
+from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, StatusReply, StatusRequest
+from trimtab.protocol.messages import Advertise, Publish, Refused, Subscribe, Unsubscribe
+
+HELLO = Hello(1, "client", "mallory", "m1", 1)
+SEED = 20_240_601
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with Network.of(["B1"], options=NetworkOptions(client_lease_s=0.2)) as running:
+        yield running
+
+
+class Raw:
+    """A peer that sends whatever bytes it likes."""
+
+    def __init__(self, network: Network) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", network.plan.broker("B1").listen.port), 8)
+        self._reader = FrameReader()
+        self.frames: list[Frame] = []
+
+    def send(self, *data: bytes | Frame) -> None:
+        for each in data:
+            self._socket.sendall(each if isinstance(each, bytes) else encode_frame(each))
+
+    def receive(self) -> Frame:
+        """The next frame."""
+        while not self.frames:
+            data = self._socket.recv(65_536)
+            assert data, "closed without a word"
+            self.frames.extend(self._reader.feed(data))
+        return self.frames.pop(0)
+
+    def goodbye(self) -> str:
+        """The reason that the broker gives before it closes the connection."""
+        while not isinstance(frame := self.receive(), Goodbye):
+            pass
+        assert self._socket.recv(1) == b""
+        return frame.reason
+
+    def refusal(self) -> Refused:
+        while True:
+            frame = self.receive()
+            if isinstance(frame, Payload) and isinstance(frame.message, Refused):
+                return frame.message
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def raw(network: Network) -> Iterator[Raw]:
+    peer = Raw(network)
+    yield peer
+    peer.close()
+    serves_others(network)
+
+
+def serves_others(network: Network) -> None:
+    with BlockingClient(network.address("B1")) as client:
+        client.advertise(Filter.parse("honest > 0"))
+        subscription = client.subscribe(Filter.parse("honest > 0"))
+        client.publish(Publication(honest=1))
+        assert next(client.deliveries(subscription, 5)).publication["honest"] == 1
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (framed(b"\xc1"), "not a frame"),
+        (framed(b""), "not a frame"),
+        (framed(msgspec.msgpack.encode({"frame": "dance"})), "not a frame: Invalid value 'dance'"),
+        (framed(msgspec.msgpack.encode({"frame": "hello"})), "not a frame: Object missing required field"),
+        (struct.pack(">I", FRAME_MAX_BYTES + 1), "a frame of 2,097,153 bytes; at most 2,097,152 are allowed"),
+        (struct.pack(">I", FRAME_MAX_BYTES + 1) + b"x" * 300_000, "a frame of 2,097,153 bytes"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a frame of 1,195,725,856 bytes"),
+        (Ack(1), "the first frame must be a greeting (hello)"),
+        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 1 is"),
+        (Hello(1, "client", "", "m1", 1), "the greeting's name is not the name of this connection"),
+        (Hello(1, "client", "B1", "m1", 1), "B1 is this broker's own name"),
+    ],
+    ids=["no MessagePack", "empty", "unknown frame", "half a greeting", "oversized", "oversized with content", "HTTP",
+         "no greeting", "wrong version", "no name", "the broker's name"],
+)  # fmt: skip
+def test_a_wrong_beginning_closes_the_connection_with_the_reason(raw: Raw, data: bytes | Frame, expected: str) -> None:
+    raw.send(data)
+    assert expected in raw.goodbye()
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (framed(b"\xff\xff"), "not a frame"),
+        (HELLO, "a second greeting"),
+        (
+            framed(msgspec.msgpack.encode({"frame": "m", "number": 1, "ack": 0, "message": {"kind": "dance"}})),
+            "not a frame: Invalid value 'dance'",
+        ),
+        (
+            framed(
+                msgspec.msgpack.encode(
+                    {
+                        "frame": "m",
+                        "number": 1,
+                        "ack": 0,
+                        "message": {"kind": "sub", "id": "x", "filter": [["a", "resembles", 5]]},
+                    }
+                )
+            ),
+            "unknown operator 'resembles'",
+        ),
+        (
+            framed(
+                msgspec.msgpack.encode(
+                    {
+                        "frame": "m",
+                        "number": 1,
+                        "ack": 0,
+                        "message": {"kind": "sub", "id": "x", "filter": [["a", "<", 5], ["a", ">", 6]]},
+                    }
+                )
+            ),
+            "contradictory filter",
+        ),
+    ],
+    ids=["broken frame", "second greeting", "unknown message", "unknown operator", "contradictory filter"],
+)
+def test_a_mistake_after_the_greeting_closes_the_connection(raw: Raw, data: bytes | Frame, expected: str) -> None:
+    raw.send(HELLO)
+    assert isinstance(raw.receive(), Hello)
+    raw.send(data)
+    assert expected in raw.goodbye()
+
+
+def test_an_unannounced_publication_is_refused(raw: Raw) -> None:
+    raw.send(
+        HELLO,
+        Payload(1, 0, Advertise(id="m/a", filter=Filter.parse("a > 5"))),
+        Payload(2, 0, Publish(publisher="mallory", sequence=1, values={"a": 1}, origin_s=0.0)),
+    )
+    refusal = raw.refusal()
+    assert (refusal.about, refusal.reason) == (
+        "mallory:1",
+        "no advertisement of this client announces the publication",
+    )
+
+
+def test_somebody_elses_subscription_cannot_be_ended(raw: Raw, network: Network) -> None:
+    with BlockingClient(network.address("B1"), "victim") as victim:
+        victim.advertise(Filter.parse("v > 0"))
+        subscription = victim.subscribe(Filter.parse("v > 0"))
+        raw.send(HELLO, Payload(1, 0, Unsubscribe(id=subscription.ids[0])))
+        assert raw.refusal().reason == f"{subscription.ids[0]} is not an id of this client"
+        victim.publish(Publication(v=1))
+        assert next(victim.deliveries(subscription, 5)).publication["v"] == 1
+
+
+def test_an_id_of_somebody_else_cannot_be_taken(raw: Raw, network: Network) -> None:
+    with BlockingClient(network.address("B1"), "victim") as victim:
+        subscription = victim.subscribe(Filter.parse("v > 0"))
+        raw.send(HELLO, Payload(1, 0, Subscribe(id=subscription.ids[0], filter=Filter.parse("v > 1"))))
+        assert raw.refusal().reason == f"the id {subscription.ids[0]} is already in use"
+
+
+def test_a_name_in_use_is_refused(raw: Raw, network: Network) -> None:
+    with BlockingClient(network.address("B1"), "mallory"):
+        raw.send(HELLO)
+        assert raw.goodbye() == "the name mallory is already in use"
+
+
+def test_the_status_needs_no_greeting(raw: Raw) -> None:
+    raw.send(StatusRequest())
+    reply = raw.receive()
+    assert isinstance(reply, StatusReply)
+    assert reply.status.name == "B1"
+
+
+def test_random_and_mutated_frames_do_no_harm(network: Network) -> None:
+    rng = random.Random(SEED)
+    good: list[Frame] = [
+        Payload(1, 0, Advertise(id="m/a", filter=Filter.parse("a > 5 AND b LIKE 'x%'"))),
+        Payload(2, 0, Subscribe(id="m/s", filter=Filter.parse("a > 6"))),
+        Payload(3, 1, Publish(publisher="mallory", sequence=1, values={"a": 7, "b": "xy"}, origin_s=0.0)),
+        Ack(3),
+        Payload(4, 3, Unsubscribe(id="m/s")),
+        Goodbye("done"),
+    ]
+    for attempt in range(150):
+        peer = Raw(network)
+        sent = [encode_frame(Hello(1, "client", f"mallory-{attempt}", "m", 1)), *map(encode_frame, good)]
+        if attempt % 3 == 0:
+            sent = [framed(rng.randbytes(rng.randrange(60))) for _ in range(3)]
+        data = bytearray(b"".join(sent))
+        for _ in range(rng.randrange(1, 6)):
+            position = rng.randrange(len(data))
+            match rng.randrange(4):
+                case 0:
+                    data[position] = rng.randrange(256)
+                case 1:
+                    del data[position]
+                case 2:
+                    data.insert(position, rng.randrange(256))
+                case _:
+                    data[position] ^= 1 << rng.randrange(8)
+        peer.send(bytes(data))
+        peer.close()
+    serves_others(network)
+    status = network.status()["B1"]
+    assert status is not None
+    assert network.dead() == []
