@@ -73,6 +73,8 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab sim run stock-small --seed 7 --set duration_s=60
     """
+    import time
+
     import msgspec
 
     from trimtab.simulation.run import ScenarioRun
@@ -87,16 +89,19 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         overrides[key.strip()] = value.strip()
     try:
         wanted = read_scenario(scenario, overrides)
-        summary = ScenarioRun(wanted, seed, None if quotes is None else load_quotes(Path(quotes))).run()
+        prepared = ScenarioRun(wanted, seed, None if quotes is None else load_quotes(Path(quotes)))
+        begin_cpu_s = time.process_time()
+        summary = prepared.run()
+        cpu_s = time.process_time() - begin_cpu_s
     except (ScenarioError, QuotesError) as error:
         refuse(str(error))
     data = msgspec.to_builtins(summary)
     if out is not None:
         _write_summary(Path(out), data)
     if as_json:
-        typer.echo(json.dumps(data, indent=2))
+        typer.echo(json.dumps({**data, "cpu_s": cpu_s}, indent=2))
     else:
-        _print_summary(summary)
+        _print_summary(summary, cpu_s)
     if summary.violations:
         raise typer.Exit(1)
 
@@ -109,7 +114,7 @@ def _write_summary(folder: Path, data: Any) -> None:
         refuse(f"{folder}: cannot be written: {error.strerror or error}")
 
 
-def _print_summary(summary: Summary) -> None:
+def _print_summary(summary: Summary, cpu_s: float) -> None:
     delays = ", ".join(
         f"{'max' if name == '100' else f'{name}%'} {_milliseconds(value)}"
         for name, value in summary.delay_percentiles_s.items()
@@ -130,6 +135,7 @@ def _print_summary(summary: Summary) -> None:
         ("reordered", f"{summary.reordered_count:,}"),
         ("faults", faults),
         ("trace", summary.trace_hash),
+        ("speed", f"{summary.deliveries_count / cpu_s:,.0f} checked deliveries per second of CPU ({cpu_s:.2f} s)"),
     ):
         typer.echo(f"{label:<13} {value}")
     for violation in summary.violations[:20]:

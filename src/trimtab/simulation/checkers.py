@@ -17,8 +17,11 @@ from trimtab.language import Filter, Value
 from trimtab.matching import Matcher
 from trimtab.protocol.effects import Deliver
 
-_SAMPLE_EVERY: Final = 64
-"""Every so many publications the engine's answer is compared with brute force; the first ones always are."""
+_SAMPLE_EVERY: Final = 256
+"""Every so many publications the engine's answer is compared with brute force."""
+
+_ALWAYS_SAMPLED_COUNT: Final = 32
+"""The first publications are always compared."""
 
 _VIOLATIONS_MAX_COUNT: Final = 1_000
 
@@ -107,7 +110,7 @@ class DeliveryChecker:
             self._violate("accepted twice", f"{publisher}:{sequence} at {now_s:.6f} s")
         self._accepted_until[publisher] = sequence
         due: dict[str, None] = dict.fromkeys(self._matcher.match(values))  # type: ignore[arg-type]
-        if self.accepted_count <= _SAMPLE_EVERY or self.accepted_count % _SAMPLE_EVERY == 0:
+        if self.accepted_count <= _ALWAYS_SAMPLED_COUNT or self.accepted_count % _SAMPLE_EVERY == 0:
             self._compare_with_brute_force(due, values)
         if due:
             self._due[publisher, sequence] = due
