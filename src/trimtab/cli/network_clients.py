@@ -33,8 +33,8 @@ async def subscribe_and_print(
     printed = _Printed()
     try:
         subscription = await client.subscribe(*filters)
-        typer.echo("subscribed", err=True)
         with _stopping_on_sigterm():
+            typer.echo("subscribed", err=True)
             async with asyncio.timeout(for_s):
                 await _print_deliveries(subscription, count, printed, as_json=as_json)
         client.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -62,7 +63,8 @@ def broker(
     try:
         serve(plan, name, ready=lambda: typer.echo("ready"), stop_with_parent=with_parent)
     except OSError as error:
-        typer.echo(f"broker {name} cannot listen at {plan.broker(name).listen}: {error.strerror or error}", err=True)
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        typer.echo(f"broker {name} cannot listen at {plan.broker(name).listen}: {reason}", err=True)
         raise typer.Exit(1) from None
 
 
