@@ -11,7 +11,7 @@ from trimtab.protocol.messages import AnyMessage
 Role: TypeAlias = Literal["broker", "client"]
 
 
-class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello"):
+class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_defaults=True):
     """The first frame of each connection, in both directions.
 
     `session` stays the same while one end lives, so that the other can tell a reconnection from a restart; `expects`
@@ -35,14 +35,14 @@ class Payload(msgspec.Struct, frozen=True, tag_field="frame", tag="m"):
     message: AnyMessage
 
 
-class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack"):
+class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack", omit_defaults=True):
     """Nothing to say but what has been seen; with `gap` something after it arrived while the next is missing."""
 
     ack: int
     gap: bool = False
 
 
-class Goodbye(msgspec.Struct, frozen=True, tag_field="frame", tag="bye"):
+class Goodbye(msgspec.Struct, frozen=True, tag_field="frame", tag="bye", omit_defaults=True):
     """The last frame: the sender closes the connection for this reason; one that leaves does not come back."""
 
     reason: str

@@ -16,7 +16,7 @@ VERSION: Final = 1
 """The version of the protocol; two ends that differ do not talk."""
 
 
-class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
     """Anything that is said over a link; `cause` names what made the sender say it."""
 
     cause: str = ""
