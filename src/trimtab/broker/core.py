@@ -156,6 +156,11 @@ class Broker:
             known.link.enqueue(Accepted(publisher=known.name, sequence=known.last_sequence), now_s)
         return known.link.take(now_s)
 
+    def take_frames(self, peer: str, now_s: float) -> list[Payload | Ack]:
+        """All frames that can be sent to a peer now."""
+        first = self.take_frame(peer, now_s)
+        return [] if first is None else [first, *self.peers[peer].link.take_all(now_s)]
+
     def _owes_acceptance(self, peer: Peer) -> bool:
         return peer.accepted_owed and peer.link.connected
 

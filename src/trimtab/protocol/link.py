@@ -148,6 +148,14 @@ class Link:
             return Ack(self._expected - 1, gap)
         return None
 
+    def take_all(self, now_s: float) -> list[Payload | Ack]:
+        """All frames that can be sent now."""
+        frames: list[Payload | Ack] = []
+        if self._resend_index is not None or self._ack_owed or self._control or self._data:
+            while (frame := self.take(now_s)) is not None:
+                frames.append(frame)
+        return frames
+
     def _payload(self, number: int, message: AnyMessage) -> Payload:
         self._ack_owed = self._gap_seen
         return Payload(number, self._expected - 1, message)

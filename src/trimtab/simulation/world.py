@@ -517,9 +517,7 @@ class World:
             if len(client.connections) != 1:
                 self._pump_client(client)
                 continue
-            frames: list[Payload | Ack] = []
-            while (frame := client.session.link.take(self.now_s)) is not None:
-                frames.append(frame)
+            frames = client.session.link.take_all(self.now_s)
             if frames:
                 (connection,) = client.connections.values()
                 sendings.append((connection, client.name, frames))
@@ -557,12 +555,10 @@ class World:
         self._pump_broker(node)
 
     def _send_all(self, node: BrokerNode) -> None:
-        take, now_s = node.broker.take_frame, self.now_s
+        take, now_s = node.broker.take_frames, self.now_s
         sendings: list[tuple[Connection, str, list[Payload | Ack]]] = []
         for peer in node.broker.touched():
-            frames: list[Payload | Ack] = []
-            while (frame := take(peer, now_s)) is not None:
-                frames.append(frame)
+            frames = take(peer, now_s)
             connection = node.connections.get(peer)
             if frames and connection is not None:
                 sendings.append((connection, node.name, frames))
