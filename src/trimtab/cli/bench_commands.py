@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 _FILE_WIDTH: Final = 120
 """Columns of the tables where there is no terminal to ask."""
 
+_PLANE_ROWS: Final = (
+    ("fan-out", "fan_out"),
+    ("publications/s", "publications_per_s"),
+    ("deliveries/s", "deliveries_per_s"),
+    ("publications per CPU second of the broker", "publications_per_broker_cpu_s"),
+    ("deliveries per CPU second of the broker", "deliveries_per_broker_cpu_s"),
+    ("delay at 1,000 publications/s, median (ms)", "delay_p50_ms"),
+    ("delay at 1,000 publications/s, 99th percentile (ms)", "delay_p99_ms"),
+)
+
 app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -90,6 +100,46 @@ def bench_match(  # noqa: PLR0917 (each one is an option)
     if not figures.verified:
         typer.echo("the matcher, the NumPy scans and brute force do not find the same matches", err=True)
         raise typer.Exit(1)
+
+
+@app.command("plane")
+def bench_plane(
+    publications: Annotated[
+        int, typer.Option(min=100, max=10_000_000, metavar="N", help="Number of publications.")
+    ] = 20_000,
+    filters: Annotated[int, typer.Option(min=20, max=100_000, metavar="N", help="Number of filters.")] = 2_000,
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of all random choices.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Measure one broker process: publications and deliveries, per second and per second of its processor time.
+
+    Stock filters on 20 connections, where each publication goes to nearly all of them, and on one; 200 publications
+    outstanding, all acknowledged and filtered. Delays at 1,000 publications per second.
+
+    \b
+    Example:
+      trimtab bench plane --publications 5000
+    """
+    import msgspec
+
+    from trimtab.lab.bench_plane import PlaneBench, run_plane_bench
+
+    bench = PlaneBench(filters_count=filters, publications_count=publications, seed=seed)
+    with _progress() as report:
+        figures = run_plane_bench(bench, report)
+    if as_json:
+        typer.echo(json.dumps({"runs": msgspec.to_builtins(figures)}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"One broker, {filters:,} filters, {bench.outstanding_count} publications outstanding")
+    table.add_column("")
+    for each in figures:
+        table.add_column(f"{each.connections_count} connection(s)", justify="right")
+    for label, field in _PLANE_ROWS:
+        table.add_row(label, *(_figure(getattr(each, field)) for each in figures))
+    Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)
 
 
 @contextmanager

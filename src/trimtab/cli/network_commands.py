@@ -43,6 +43,7 @@ def up(network: NetworkArgument) -> None:
 def broker(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A broker of the network file.")],
     network: NetworkArgument,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log only what is wrong.")] = False,
     with_parent: Annotated[bool, typer.Option("--stop-with-parent", hidden=True)] = False,
 ) -> None:
     """Run one broker of a network file until Ctrl-C or SIGTERM; prints `ready` when all its links are up.
@@ -59,7 +60,7 @@ def broker(
     names = [entry.name for entry in plan.brokers]
     if name not in names:
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:
         serve(plan, name, ready=lambda: typer.echo("ready"), stop_with_parent=with_parent)
     except OSError as error:

@@ -36,7 +36,7 @@ def run_network(plan: NetworkPlan, file: str) -> int:
         signal.signal(number, lambda *_: stop.set())
     with tempfile.TemporaryFile() as log:
         in_terminal = sys.stdout.isatty()
-        network = Network(plan, file, log=log if in_terminal else None)
+        network = Network(plan, file, log=log if in_terminal else None, quiet=False)
         try:
             network.start(until=stop.is_set)
             if not stop.is_set():

@@ -35,10 +35,13 @@ class Network:
     Or without a file, with free ports of this machine: `Network.of(["B1", "B2"], [("B1", "B2")])`.
     """
 
-    def __init__(self, plan: NetworkPlan, file: str | Path | None = None, *, log: IO[bytes] | None = None) -> None:
+    def __init__(
+        self, plan: NetworkPlan, file: str | Path | None = None, *, log: IO[bytes] | None = None, quiet: bool = True
+    ) -> None:
         self.plan = plan
         self._file = file
         self._log = log
+        self._options = ["--stop-with-parent", *(["--quiet"] if quiet else [])]
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -80,7 +83,7 @@ class Network:
 
     def start_broker(self, name: str) -> None:
         """Start one broker, without waiting for it."""
-        command = [sys.executable, "-m", "trimtab", "broker", name, str(self._plan_file()), "--stop-with-parent"]
+        command = [sys.executable, "-m", "trimtab", "broker", name, str(self._plan_file()), *self._options]
         self._processes[name] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
