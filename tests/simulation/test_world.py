@@ -166,3 +166,11 @@ def test_a_client_that_was_away_for_longer_than_its_lease_is_served_again() -> N
     world.run()
     assert world.checker.deliveries_count == delivered_count + 1
     assert {violation.kind for violation in world.checker.violations} <= {"missing"}
+
+
+def test_a_client_that_leaves_takes_its_subscriptions_along_and_harms_nobody() -> None:
+    world = figure_2_2()
+    publish_some(world)
+    world.at(world.now_s + 2.05, world.leave, "sub1")
+    assert finish(world) == []
+    assert [entry.id for entry in world.brokers["B1"].broker.tables.subscriptions.values()] == ["sub2/s1"]

@@ -90,6 +90,14 @@ class DeliveryChecker:
             self._matcher.remove(id)
             subscription.in_force = False
 
+    def left(self, client: str) -> None:
+        """A client has gone for good."""
+        for subscription in self.subscriptions.values():
+            if subscription.client == client and not subscription.ended:
+                self.unsubscribed(subscription.id)
+        for id in [id for id, (owner, _) in self.advertisements.items() if owner == client]:
+            self.unadvertised(id)
+
     def in_force(self, id: str, now_s: float) -> None:
         """A client was told that its advertisement or subscription is in force."""
         subscription = self.subscriptions.get(id)

@@ -45,7 +45,7 @@ class Act(msgspec.Struct, frozen=True):
 
     at_s: float
     client: str
-    what: Literal["advertise", "unadvertise", "subscribe", "unsubscribe", "publish", "move"]
+    what: Literal["advertise", "unadvertise", "subscribe", "unsubscribe", "publish", "move", "leave"]
     filter: Filter | None = None
     values: dict[str, int | str] | None = None
     which: int = 0
@@ -167,6 +167,7 @@ def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]
                 acts.append(Act(time_s, name, "unsubscribe", which=rng.randrange(6)))
             else:
                 acts.append(Act(time_s, name, "subscribe", filter=_draw_subscription(rng)))
+    acts.extend(Act(rng.uniform(4.0, CHURN_S), name, "leave") for name in clients if rng.random() < 0.15)
     return sorted((act for act in acts if act.at_s < CHURN_S), key=lambda act: act.at_s)
 
 
@@ -313,8 +314,8 @@ class _OwnIds:
 
 
 def _do(world: World, own: _OwnIds, act: Act) -> None:
-    if act.client not in world.clients:
-        return  # not there yet, or never
+    if act.client not in world.clients or world.clients[act.client].has_left:
+        return
     advertisements = own.advertisements.setdefault(act.client, [])
     subscriptions = own.subscriptions.setdefault(act.client, [])
     match act.what:
@@ -337,6 +338,10 @@ def _do(world: World, own: _OwnIds, act: Act) -> None:
             is_silent = not advertisements and not node.session.waiting_count and not node.held_back
             if is_settled and is_silent and act.broker != node.session.broker:
                 world.move(act.client, act.broker)
+        case "leave":
+            node = world.clients[act.client]
+            if not node.session.waiting_count and not node.held_back:
+                world.leave(act.client)
         case "publish":
             publication = Publication(act.values)
             if any(filter.announces(publication) for _, filter in advertisements):

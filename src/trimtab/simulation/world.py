@@ -116,6 +116,7 @@ class ClientNode:
         """By broker: one, or two during a move."""
         self.latency_s = connection.latency_s
         self.wake_s = float("inf")
+        self.has_left = False
         self.held_back: deque[Publication] = deque()
         """Publications that wait for room in the session's window."""
 
@@ -281,6 +282,15 @@ class World:
         node = self.clients[client]
         self._client_effects(node, node.session.handle(MoveTo(broker), self.now_s))
         self._pump_client(node)
+
+    def leave(self, client: str) -> None:
+        """A client goes for good, and with it all that it advertised and subscribed to."""
+        node = self.clients[client]
+        self.checker.left(client)
+        node.has_left = True
+        for broker in list(node.connections):
+            self._shut(node, broker)
+            node.session.handle(Disconnected(broker), self.now_s)
 
     def _publish_held_back(self, node: ClientNode) -> None:
         while node.held_back and not node.session.window_is_full:
