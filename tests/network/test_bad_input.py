@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from trimtab import BlockingClient, Filter, Network, Publication
+from trimtab import BlockingClient, Filter, LimitError, Network, Publication
 from trimtab.network.network_file import NetworkOptions
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, encode_frame
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, StatusReply, StatusRequest
@@ -90,7 +90,7 @@ def framed(body: bytes) -> bytes:
         (framed(b""), "not a frame"),
         (framed(msgspec.msgpack.encode({"frame": "dance"})), "not a frame: Invalid value 'dance'"),
         (framed(msgspec.msgpack.encode({"frame": "hello"})), "not a frame: Object missing required field"),
-        (struct.pack(">I", FRAME_MAX_BYTES + 1), "a frame of 2,097,153 bytes; at most 2,097,152 are allowed"),
+        (struct.pack(">I", FRAME_MAX_BYTES + 1), "a frame of 2,097,153 bytes; at most 2,093,056 are allowed"),
         (struct.pack(">I", FRAME_MAX_BYTES + 1) + b"x" * 300_000, "a frame of 2,097,153 bytes"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a frame of 1,195,725,856 bytes"),
         (Ack(1), "the first frame must be a greeting (hello)"),
@@ -185,6 +185,21 @@ def test_a_name_in_use_is_refused(raw: Raw, network: Network) -> None:
     with BlockingClient(network.address("B1"), "mallory"):
         raw.send(HELLO)
         assert raw.goodbye() == "the name mallory is already in use"
+
+
+def test_the_largest_publication_passes_two_brokers_and_a_larger_one_is_refused() -> None:
+    with (
+        Network.of(["B1", "B2"], [("B1", "B2")]) as network,
+        BlockingClient(network.address("B1")) as publisher,
+        BlockingClient(network.address("B2")) as subscriber,
+    ):
+        publisher.advertise(Filter.parse("[a,isPresent,''],[b,isPresent,'']"))
+        subscription = subscriber.subscribe(Filter.parse("[a,isPresent,'']"))
+        text = "x" * 1_045_000
+        publisher.publish(Publication(a=text, b=text))
+        with pytest.raises(LimitError, match="at most 2,093,056 are allowed"):
+            publisher.publish(Publication(a=text + "xxx", b=text + "x" * 3_000))
+        assert next(subscriber.deliveries(subscription, 10)).publication["b"] == text
 
 
 def test_the_status_needs_no_greeting(raw: Raw) -> None:

@@ -35,6 +35,7 @@ from trimtab.protocol.messages import (
     Publish,
     Refused,
     Subscribe,
+    Synced,
     Unadvertise,
     Unsubscribe,
     is_control,
@@ -82,6 +83,10 @@ class Broker:
         self.counters = Counters()
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
+        self._unsynced: dict[str, None] = dict.fromkeys(config.neighbours)
+        """Neighbours that have not told all they know: what is in force without them may miss publications of theirs."""
+        self._sync_told: dict[str, None] = {}
+        self._held_confirmations: list[tuple[str, str]] = []
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
         self._data_in: deque[tuple[str, AnyMessage]] = deque()
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
@@ -151,10 +156,21 @@ class Broker:
         known = self.peers.get(peer)
         if known is None:
             return None
-        if self._owes_acceptance(known):
-            known.accepted_owed = False
-            known.link.enqueue(Accepted(publisher=known.name, sequence=known.last_sequence), now_s)
+        self._say_acceptance(known, now_s)
         return known.link.take(now_s)
+
+    def take_new(self, peer: str, count: int, now_s: float) -> tuple[int, int, list[AnyMessage]]:
+        """Up to `count` new messages for a peer at once, as `Link.take_new` gives them; `take_frame` has the rest."""
+        known = self.peers.get(peer)
+        if known is None:
+            return 1, 0, []
+        self._say_acceptance(known, now_s)
+        return known.link.take_new(count, now_s)
+
+    def _say_acceptance(self, peer: Peer, now_s: float) -> None:
+        if self._owes_acceptance(peer):
+            peer.accepted_owed = False
+            peer.link.enqueue(Accepted(publisher=peer.name, sequence=peer.last_sequence), now_s)
 
     def take_frames(self, peer: str, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent to a peer now."""
@@ -259,6 +275,9 @@ class Broker:
             case Confirmed(id=id):
                 self._confirm_advertisements(self._advertisement_confirmations.confirm(name, id), now_s)
                 self._confirm_subscriptions(self._subscription_confirmations.confirm(name, id), now_s)
+            case Synced():
+                self._unsynced.pop(name, None)
+                self._sync(now_s)
             case Members(names=names):
                 return self._members(peer, names, now_s)
             case Gone(names=names):
@@ -353,11 +372,33 @@ class Broker:
 
     def _confirm_advertisements(self, ids: Iterable[str], now_s: float) -> None:
         for id in ids:
-            self._send(self.tables.advertisements[id].hop, Confirmed(id=id), now_s)
+            self._confirm(self.tables.advertisements[id], now_s)
 
     def _confirm_subscriptions(self, ids: Iterable[str], now_s: float) -> None:
         for id in ids:
-            self._send(self.tables.subscriptions[id].hop, Confirmed(id=id), now_s)
+            self._confirm(self.tables.subscriptions[id], now_s)
+
+    def _confirm(self, entry: Entry, now_s: float) -> None:
+        """Tell the sender that it is in force; a neighbour that owes us its own part is not made to wait for itself."""
+        if self._awaited_besides(entry.hop):
+            self._held_confirmations.append((entry.hop, entry.id))
+        else:
+            self._send(entry.hop, Confirmed(id=entry.id), now_s)
+
+    def _sync(self, now_s: float) -> None:
+        """Tell each neighbour when all others have told what they know, and confirm what waited for that."""
+        for peer in self.peers.values():
+            if peer.role == "broker" and peer.name not in self._sync_told and not self._awaited_besides(peer.name):
+                self._sync_told[peer.name] = None
+                self._send(peer.name, Synced(), now_s)
+        held, self._held_confirmations = self._held_confirmations, []
+        for hop, id in held:
+            entry = self.tables.subscriptions.get(id) or self.tables.advertisements.get(id)
+            if entry is not None and entry.hop == hop:
+                self._confirm(entry, now_s)
+
+    def _awaited_besides(self, neighbour: str) -> bool:
+        return any(name != neighbour for name in self._unsynced)
 
     def _say(self, said: Iterable[Say], now_s: float) -> None:
         """Send what the routing tables say; what ends at a neighbour may settle what waited for it there."""
@@ -404,6 +445,9 @@ class Broker:
             self._send(name, Members(names=(self.name, *others)), now_s)
             self._say(self.tables.add_neighbour(name), now_s)
             self._tell_other_brokers(peer, Members(names=(name,)), now_s)
+            self._unsynced[name] = None
+            self._sync_told.pop(name, None)
+            self._sync(now_s)
         return []
 
     def _problem_with(self, name: str, hello: Hello) -> str | None:
@@ -457,6 +501,9 @@ class Broker:
         self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
         self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(name), now_s)
         self._tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
+        self._unsynced.pop(name, None)
+        self._sync_told.pop(name, None)
+        self._sync(now_s)
 
     def _members(self, peer: Peer, names: tuple[str, ...], now_s: float) -> list[Effect]:
         for name in names:

@@ -25,7 +25,7 @@ from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkPlan
-from trimtab.protocol.codec import FrameWriter
+from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, FrameWriter
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
@@ -47,8 +47,9 @@ GREETING_WITHIN_S: Final = 5.0
 STEPS_PER_TURN_COUNT: Final = 256
 """Messages processed before the loop may read and write again: a few milliseconds."""
 
-WRITE_PER_TURN_BYTES: Final = 256 * 1024
-"""Bytes given to one connection per turn; the rest waits in its queue."""
+FRAMES_AT_ONCE_COUNT: Final = 64
+WRITE_PER_TURN_COUNT: Final = 512
+"""Frames given to one connection per turn; the rest waits in its queue."""
 
 INPUT_MAX_COUNT: Final = 20_000
 """Messages in the input queue at which nothing more is read until half of them are done."""
@@ -99,7 +100,11 @@ class BrokerServer:
             self._loop.add_signal_handler(number, self._stop.set)
         address = self._entry.listen
         server = await self._loop.create_server(
-            lambda: Connection(self), address.host, address.port, reuse_address=True, backlog=1024
+            lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
+            address.host,
+            address.port,
+            reuse_address=True,
+            backlog=1024,
         )
         log.info("%s listens at %s", self.broker.name, address)
         tasks = [self._loop.create_task(self._keep_link(*dialled)) for dialled in self._dialled]
@@ -193,6 +198,7 @@ class BrokerServer:
         if not connection.dialled:
             connection.send(answer)
         if hello.role == "broker":
+            connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self.broker.name, name)
             self._report_links()
         self._schedule()
@@ -269,17 +275,18 @@ class BrokerServer:
                 self._loop.call_later(wait_s, self._schedule)
                 return
             parts: list[bytes] = []
-            size_bytes = 0
-            while size_bytes < WRITE_PER_TURN_BYTES:
-                frame = broker.take_frame(name, time_s)
-                if frame is None:
-                    break
-                part = writer.encode(frame)
-                parts.append(part)
-                size_bytes += len(part)
-                if capacity is not None and not capacity.spend_bytes(len(part), time_s):
-                    break
-            else:
+            count = 0
+            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s)) is not None:
+                parts.append(writer.encode(frame))
+                count += 1
+                if capacity is not None:
+                    if not capacity.spend_bytes(len(parts[-1]), time_s):
+                        break
+                    continue
+                first, ack, messages = broker.take_new(name, FRAMES_AT_ONCE_COUNT, time_s)
+                parts += writer.encode_new(first, ack, messages)
+                count += len(messages)
+            if count >= WRITE_PER_TURN_COUNT:
                 self._schedule()
             if parts:
                 connection.write(b"".join(parts))

@@ -10,13 +10,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, TypeAlias
 
+import msgspec
+
 from trimtab.client.session import ClientConfig, ClientSession
-from trimtab.language import Filter, Value
+from trimtab.language import Filter, LimitError, Value
 from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
-from trimtab.protocol.codec import encode_frame
+from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Rejected, Taken
 from trimtab.protocol.events import Connected, Disconnected, Received
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
@@ -31,6 +33,10 @@ BACKOFF_MAX_S: Final = 2.0
 
 DELIVERIES_MAX_COUNT: Final = 10_000
 """Deliveries that may wait for a slow application; then nothing more is read until half of them are taken."""
+
+LONG_TEXTS_CHARS: Final = 100_000
+ROOM_FOR_THE_REST_BYTES: Final = 2_048
+"""A publication without long texts always fits its frame; in another the rest (names, numbers) needs so much."""
 
 Delivery: TypeAlias = Deliver
 """A publication that was delivered: publication, publisher, sequence, delay_s, hops, and whose subscriptions."""
@@ -92,6 +98,15 @@ class Subscription:
     async def close(self) -> None:
         """Unsubscribe."""
         await self._client.unsubscribe(self)
+
+
+def _check_size(values: Mapping[str, Value]) -> None:
+    """Refuse a publication that no frame can hold; only long texts make one."""
+    if sum(len(value) for value in values.values() if isinstance(value, str)) <= LONG_TEXTS_CHARS:
+        return
+    size_bytes = len(msgspec.msgpack.encode(dict(values))) + ROOM_FOR_THE_REST_BYTES
+    if size_bytes > CLIENT_FRAME_MAX_BYTES:
+        raise LimitError(f"a publication of {size_bytes:,} bytes; at most {CLIENT_FRAME_MAX_BYTES:,} are allowed")
 
 
 class Client:
@@ -202,6 +217,7 @@ class Client:
             self._room.clear()
             await self._room.wait()
             self.check()
+        _check_size(values)
         sequence = self._session.publish(values, now_s())
         self._schedule()
         return sequence

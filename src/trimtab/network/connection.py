@@ -7,7 +7,7 @@ import contextlib
 import socket
 from typing import Final, Protocol, cast
 
-from trimtab.protocol.codec import FrameReader, ProtocolError, encode_frame
+from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, encode_frame
 from trimtab.protocol.frames import Frame, Goodbye
 
 WRITE_BUFFER_MAX_BYTES: Final = 512 * 1024
@@ -42,9 +42,9 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.Protocol):
     """A connection to a peer, whose name is known once it has greeted."""
 
-    def __init__(self, owner: ConnectionOwner, dialled: str = "") -> None:
+    def __init__(self, owner: ConnectionOwner, dialled: str = "", frame_max_bytes: int = FRAME_MAX_BYTES) -> None:
         self._owner = owner
-        self._reader = FrameReader()
+        self._reader = FrameReader(frame_max_bytes)
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
         self.dialled = dialled
@@ -107,6 +107,10 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether frames still count."""
         return not self.closing
+
+    def allow_frames_of_brokers(self) -> None:
+        """Brokers pass on what clients sent, with a few bytes more."""
+        self._reader.frame_max_bytes = FRAME_MAX_BYTES
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""

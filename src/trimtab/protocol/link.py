@@ -156,6 +156,27 @@ class Link:
                 frames.append(frame)
         return frames
 
+    def take_new(self, count: int, now_s: float) -> tuple[int, int, list[AnyMessage]]:
+        """Up to `count` new messages at once: the number of the first, the acknowledgement of all, and the messages.
+
+        The same as so many calls of `take`, for worlds that write many frames at once. Nothing is given while something
+        has to be sent again.
+        """
+        control, data = self._control, self._data
+        room = self._config.window_frames_count - len(self._unacknowledged)
+        if not self.connected or self._resend_index is not None or room <= 0 or not (control or data):
+            return self._next_number, self._expected - 1, []
+        count = min(count, room)
+        messages = [control.popleft() for _ in range(min(count, len(control)))]
+        messages += [data.popleft() for _ in range(min(count - len(messages), len(data)))]
+        if not self._unacknowledged:
+            self._progress_s = now_s
+        first = self._next_number
+        self._next_number += len(messages)
+        self._unacknowledged.extend(zip(range(first, self._next_number), messages, strict=True))
+        self._ack_owed = self._gap_seen
+        return first, self._expected - 1, messages
+
     def _payload(self, number: int, message: AnyMessage) -> Payload:
         self._ack_owed = self._gap_seen
         return Payload(number, self._expected - 1, message)
