@@ -164,6 +164,16 @@ def test_an_unannounced_publication_is_refused(raw: Raw) -> None:
     )
 
 
+def test_a_publication_under_another_name_is_refused(raw: Raw) -> None:
+    raw.send(
+        HELLO,
+        Payload(1, 0, Advertise(id="m/a", filter=Filter.parse("a > 5"))),
+        Payload(2, 0, Publish(publisher="alice", sequence=1, values={"a": 9}, origin_s=0.0)),
+    )
+    refusal = raw.refusal()
+    assert (refusal.about, refusal.reason) == ("alice:1", "a publication of mallory carries this name and no other")
+
+
 def test_somebody_elses_subscription_cannot_be_ended(raw: Raw, network: Network) -> None:
     with BlockingClient(network.address("B1"), "victim") as victim:
         victim.advertise(Filter.parse("v > 0"))

@@ -12,6 +12,7 @@ from tests.network.link_proxy import LinkProxy
 from trimtab import BlockingClient, Client, Filter, Network, Publication
 from trimtab.network.client import ClientError, Delivery, RefusedError, Subscription
 from trimtab.network.loops import run as run_loop
+from trimtab.network.status import ask_status
 
 Result = TypeVar("Result")
 
@@ -245,6 +246,9 @@ def test_a_configured_processor_is_enforced() -> None:
             await client.publish(Publication(a=value))
         await client.drain()
         took_s = asyncio.get_running_loop().time() - started_s
+        load = (await ask_status(network.plan.broker("B1").listen)).load
+        assert abs(load["matching_delay_s"] - 0.01) < 0.0005
+        assert load["input_utilization_ratio"] > 0.1
         await client.close()
         return took_s
 

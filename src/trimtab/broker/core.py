@@ -227,7 +227,11 @@ class Broker:
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
         """Whether a client's publication is new and announced; if so the broker answers for it from now on."""
         self._maybe_sendable[peer.name] = None
-        if message.publisher != peer.name or message.sequence <= peer.last_sequence:
+        if message.publisher != peer.name:
+            about = f"{message.publisher}:{message.sequence}"
+            self._refuse(peer, about, f"a publication of {peer.name} carries this name and no other", now_s)
+            return False
+        if message.sequence <= peer.last_sequence:
             peer.accepted_owed = True
             return False
         peer.last_sequence = message.sequence

@@ -98,13 +98,13 @@ class Meters:
     def _new_sum(self) -> WindowSum:
         return WindowSum(self._config.window_s, self._config.bucket_s)
 
-    def arrived(self, now_s: float) -> None:
-        """A publication entered the input queue."""
-        self._arrivals.add(1, now_s)
+    def arrived(self, now_s: float, count: int = 1) -> None:
+        """Publications entered the input queue."""
+        self._arrivals.add(count, now_s)
 
-    def matched(self, matching_s: float, waited_s: float, now_s: float) -> None:
-        """A publication left the input queue after waiting and took so long to match."""
-        self._matched.add(1, now_s)
+    def matched(self, matching_s: float, waited_s: float, now_s: float, count: int = 1) -> None:
+        """Publications left the input queue after waiting and took so long, together, to match."""
+        self._matched.add(count, now_s)
         self._matching_s.add(matching_s, now_s)
         self._input_delay_s = waited_s
 

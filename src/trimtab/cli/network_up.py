@@ -88,15 +88,28 @@ def _tail(log: IO[bytes]) -> str:
 
 
 def status_table(statuses: Statuses) -> Table:
-    """One line for each broker: rates, queues, tables and links."""
+    """One line for each broker: rates, queues, tables, load (input and output utilisation ratio) and links."""
     table = Table(title="Brokers")
     table.add_column("broker")
-    for title in ("in/s", "out/s", "input", "queued", "unacked", "adverts", "subs", "clients", "cpu s", "MB"):
+    for title in (
+        "in/s",
+        "out/s",
+        "input",
+        "queued",
+        "unacked",
+        "adverts",
+        "subs",
+        "clients",
+        "I_r",
+        "O_r",
+        "cpu s",
+        "MB",
+    ):
         table.add_column(title, justify="right")
     table.add_column("links")
     for name, status in statuses.items():
         if status is None:
-            table.add_row(name, *[""] * 10, Text("does not answer", style="bold red"))
+            table.add_row(name, *[""] * 12, Text("does not answer", style="bold red"))
             continue
         missing = ", ".join(status.links_missing)
         table.add_row(
@@ -109,6 +122,8 @@ def status_table(statuses: Statuses) -> Table:
             f"{status.advertisements_count:,}",
             f"{status.subscriptions_count:,}",
             f"{sum(peer.role == 'client' for peer in status.peers):,}",
+            f"{status.load['input_utilization_ratio']:.2f}",
+            f"{status.load['output_utilization_ratio']:.2f}",
             f"{status.cpu_s:,.1f}",
             f"{status.memory_bytes / 1e6:,.0f}",
             Text(f"down: {missing}", style="bold red") if missing else Text("up"),

@@ -18,13 +18,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from trimtab.broker.core import Broker
+from trimtab.broker.meters import MeterConfig, Meters
 from trimtab.network.address import Address
-from trimtab.network.capacity import Capacity
+from trimtab.network.capacity import BYTES_PER_MEGABIT, Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.loops import run
-from trimtab.network.network_file import NetworkPlan
+from trimtab.network.network_file import BrokerEntry, NetworkPlan
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, FrameWriter
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
@@ -88,6 +91,7 @@ class BrokerServer:
         self._stop = asyncio.Event()
         self._parent_pid = os.getppid() if stop_with_parent else None
         self._started_s = now_s()
+        self._meters = Meters(_meter_config(self._entry), self._started_s)
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._loop: asyncio.AbstractEventLoop
         self._on_links_up: Callable[[], None] | None = None
@@ -252,17 +256,29 @@ class BrokerServer:
         """Process messages; returns how long the next must wait for the configured capacity."""
         broker, capacity = self.broker, self._capacity
         time_s = now_s()
+        before_count = broker.counters.publications_in_count
+        wait_s = 0.0
         for _ in range(STEPS_PER_TURN_COUNT):
             if not broker.input_count:
                 break
             if capacity is not None and broker.next_is_publication:
                 wait_s = capacity.matching_wait_s(len(broker.tables.subscriptions), time_s)
                 if wait_s > 0:
-                    return wait_s
+                    break
             effects = broker.handle(Step(), time_s)
             if effects:
                 self._carry_out(effects)
-        return 0.0
+        self._meter_matching(broker.counters.publications_in_count - before_count, time_s)
+        return wait_s
+
+    def _meter_matching(self, count: int, started_s: float) -> None:
+        """Tell the meters what a turn has matched: with the configured processor's time, or else the real one's."""
+        if count == 0:
+            return
+        ended_s = now_s()
+        modelled_s = self._capacity.matching_s(len(self.broker.tables.subscriptions)) if self._capacity else 0.0
+        self._meters.arrived(ended_s, count)
+        self._meters.matched(count * modelled_s or ended_s - started_s, ended_s - started_s, ended_s, count)
 
     def _flush(self) -> None:
         time_s = now_s()
@@ -289,7 +305,9 @@ class BrokerServer:
             if count >= WRITE_PER_TURN_COUNT:
                 self._schedule()
             if parts:
-                connection.write(b"".join(parts))
+                data = b"".join(parts)
+                self._meters.queued_output(len(data), time_s)
+                connection.write(data)
 
     async def _tick(self) -> None:
         while True:
@@ -343,12 +361,17 @@ class BrokerServer:
         time_s = now_s()
         first = self._samples[0] if self._samples else (time_s, 0, 0)
         over_s = max(time_s - first[0], 1e-3)
+        memory_bytes = usage.ru_maxrss * 1024
+        queued_count = sum(peer.link.queued_count for peer in broker.peers.values())
+        load = self._meters.read(
+            time_s, input_count=broker.input_count, output_count=queued_count, memory_bytes=memory_bytes
+        )
         return BrokerStatus(
             name=broker.name,
             pid=os.getpid(),
             uptime_s=time_s - self._started_s,
             cpu_s=usage.ru_utime + usage.ru_stime,
-            memory_bytes=usage.ru_maxrss * 1024,
+            memory_bytes=memory_bytes,
             input_count=broker.input_count,
             advertisements_count=len(broker.tables.advertisements),
             subscriptions_count=len(broker.tables.subscriptions),
@@ -360,6 +383,7 @@ class BrokerServer:
             refused_count=counters.refused_count,
             publications_in_per_s=(counters.publications_in_count - first[1]) / over_s,
             publications_out_per_s=(counters.publications_out_count - first[2]) / over_s,
+            load=msgspec.to_builtins(load),
             links_missing=self._links_missing(),
             peers=tuple(
                 PeerStatus(
@@ -393,6 +417,12 @@ class BrokerServer:
         if connections:
             waiting = [self._loop.create_task(connection.wait_closed()) for connection in connections]
             await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)
+
+
+def _meter_config(entry: BrokerEntry) -> MeterConfig:
+    if entry.bandwidth_mbps is None:
+        return MeterConfig()
+    return MeterConfig(bandwidth_bytes_per_s=entry.bandwidth_mbps * BYTES_PER_MEGABIT)
 
 
 def serve(

@@ -12,6 +12,8 @@ from trimtab.network.network_file import BrokerEntry
 MATCHING_S_MHZ_PER_SUBSCRIPTION: Final = 0.0165
 """Matching one publication takes this, times the subscriptions, divided by the CPU's MHz."""
 
+BYTES_PER_MEGABIT: Final = 125_000
+
 BURST_S: Final = 0.02
 """Work and bytes that may be taken in advance, so that timers need not be exact."""
 
@@ -27,7 +29,7 @@ class Capacity:
 
     def __init__(self, cpu_mhz: float | None, bandwidth_mbps: float | None) -> None:
         self._cpu_mhz = cpu_mhz
-        self._bytes_per_s = None if bandwidth_mbps is None else bandwidth_mbps * 125_000
+        self._bytes_per_s = None if bandwidth_mbps is None else bandwidth_mbps * BYTES_PER_MEGABIT
         self._matching_free_at_s = 0.0
         self._sending_free_at_s = 0.0
 
@@ -38,6 +40,12 @@ class Capacity:
             return None
         return Capacity(entry.cpu_mhz, entry.bandwidth_mbps)
 
+    def matching_s(self, subscriptions_count: int) -> float:
+        """What matching one publication takes, 0 if the processor is not limited."""
+        if self._cpu_mhz is None:
+            return 0.0
+        return MATCHING_S_MHZ_PER_SUBSCRIPTION * subscriptions_count / self._cpu_mhz
+
     def matching_wait_s(self, subscriptions_count: int, now_s: float) -> float:
         """How long the next publication must wait; none if its turn is now, and then the time it takes is booked."""
         if self._cpu_mhz is None:
@@ -46,7 +54,7 @@ class Capacity:
         if wait_s > 0:
             return wait_s
         begins_s = max(self._matching_free_at_s, now_s)
-        self._matching_free_at_s = begins_s + MATCHING_S_MHZ_PER_SUBSCRIPTION * subscriptions_count / self._cpu_mhz
+        self._matching_free_at_s = begins_s + self.matching_s(subscriptions_count)
         return 0.0
 
     def sending_wait_s(self, now_s: float) -> float:

@@ -84,6 +84,8 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     refused_count: int
     publications_in_per_s: float
     publications_out_per_s: float
+    load: dict[str, float]
+    """The load indices of section 3.3.1 of the thesis, by the names that `trimtab.load` gives them."""
     links_missing: tuple[str, ...]
     peers: tuple[PeerStatus, ...]
 
