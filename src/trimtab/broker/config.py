@@ -18,6 +18,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     session: str = "1"
     """Told in greetings; differs after each start of the broker, so that peers notice a restart."""
 
+    neighbours: tuple[str, ...] = ()
+    """Neighbours by configuration: until each has told what it knows, nothing is confirmed to be in force."""
+
     subscription_covering: bool = True
     advertisement_covering: bool = True
     link: LinkConfig = LinkConfig()

@@ -91,6 +91,10 @@ class Gone(Message, frozen=True, tag="gone"):
     names: tuple[str, ...]
 
 
+class Synced(Message, frozen=True, tag="synced"):
+    """The receiver has been told all that the sender and everything behind it knew when the link came to be."""
+
+
 class MovedSubscription(msgspec.Struct, frozen=True):
     """A subscription that moves: its id at the old broker, its id from now on, and its filter."""
 
@@ -133,6 +137,7 @@ AnyMessage = (
     | Refused
     | Members
     | Gone
+    | Synced
     | MoveIn
     | Handover
     | End
