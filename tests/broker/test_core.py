@@ -8,6 +8,8 @@ import pytest
 
 from tests.broker.direct import Direct
 from trimtab import Filter, LanguageError
+from trimtab.broker.config import BrokerConfig
+from trimtab.broker.core import Broker
 from trimtab.client.session import ClientConfig, ClientSession, WindowFull
 from trimtab.protocol.effects import Close, Rejected
 from trimtab.protocol.events import Connected, LinkRemoved, Wake
@@ -176,3 +178,20 @@ def test_a_full_window_holds_the_publisher_back() -> None:
     session.publish(quote(2), 0.0)
     with pytest.raises(WindowFull):
         session.publish(quote(3), 0.0)
+
+
+def test_nothing_is_in_force_before_every_configured_neighbour_has_told_what_it_knows() -> None:
+    network = Direct("B1", "B2", "B3")
+    for name, neighbours in (("B1", ("B2",)), ("B2", ("B1", "B3")), ("B3", ("B2",))):
+        network.brokers[name] = Broker(BrokerConfig(name, neighbours=neighbours))
+    publisher = network.client("publisher", "B3")
+    publisher.advertise(QUOTES, 0.0)
+    network.client("subscriber", "B1").subscribe(QUOTES, 0.0)
+    network.connect("B1", "B2")
+    assert network.in_force("subscriber") == []
+    network.connect("B2", "B3")
+    assert network.in_force("subscriber") == ["subscriber/s1"]
+    assert network.in_force("publisher") == ["publisher/a1"]
+    publisher.publish(quote(1), 0.0)
+    network.run()
+    assert network.deliveries("subscriber") == [("publisher", 1)]

@@ -25,6 +25,7 @@ from trimtab.protocol.messages import (
     Publish,
     Refused,
     Subscribe,
+    Synced,
     Unadvertise,
     Unsubscribe,
 )
@@ -41,6 +42,7 @@ MESSAGES: list[AnyMessage] = [
     Refused(about="s1", reason="no"),
     Members(names=("B1", "B2")),
     Gone(names=("B1",)),
+    Synced(),
     MoveIn(move="c/m1", old_broker="B1", subscriptions=(MovedSubscription("c/s1", "c/s1@1", FILTER),)),
     Handover(move="c/m1", client="c", old_broker="B1", old_ids=("c/s1",)),
     End(move="c/m1"),

@@ -84,7 +84,7 @@ class Broker:
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._unsynced: dict[str, None] = dict.fromkeys(config.neighbours)
-        """Neighbours that have not told all they know: what is in force without them may miss publications of theirs."""
+        """Neighbours that have not told all they know; nothing is in force as long as their publishers are unknown."""
         self._sync_told: dict[str, None] = {}
         self._held_confirmations: list[tuple[str, str]] = []
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
@@ -396,10 +396,12 @@ class Broker:
                 self._sync_told[peer.name] = None
                 self._send(peer.name, Synced(), now_s)
         held, self._held_confirmations = self._held_confirmations, []
-        for hop, id in held:
-            entry = self.tables.subscriptions.get(id) or self.tables.advertisements.get(id)
-            if entry is not None and entry.hop == hop:
-                self._confirm(entry, now_s)
+        for hop, id in held:  # asked anew, for a neighbour may have been told of them meanwhile
+            subscription, advertisement = self.tables.subscriptions.get(id), self.tables.advertisements.get(id)
+            if subscription is not None and subscription.hop == hop and self._subscription_confirmations.begin(id):
+                self._confirm(subscription, now_s)
+            if advertisement is not None and advertisement.hop == hop and self._advertisement_confirmations.begin(id):
+                self._confirm(advertisement, now_s)
 
     def _awaited_besides(self, neighbour: str) -> bool:
         return any(name != neighbour for name in self._unsynced)

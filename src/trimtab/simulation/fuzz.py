@@ -28,9 +28,6 @@ from trimtab.simulation.world import Capacity, World
 CHURN_S: Final = 20.0
 """Clients act and faults happen during so many seconds; then everything heals and comes to rest."""
 
-SETTLED_AT_S: Final = 0.3
-"""By then all first links stand. Before, a part of the network knows nothing of the rest, and is in force by itself."""
-
 REST_WITHIN_S: Final = 600.0
 """After the churn the network must come to rest within this time."""
 
@@ -210,7 +207,7 @@ def _draw_advertisement(rng: Random) -> Filter:
 def _draw_faults(rng: Random, brokers: list[str], links: list[tuple[str, str, float]]) -> list[Fault]:
     faults: list[Fault] = []
     for _ in range(rng.choice((0, 1, 3, 6))):
-        at_s = rng.uniform(SETTLED_AT_S, CHURN_S)
+        at_s = rng.uniform(0.0, CHURN_S)
         first, second, _ = rng.choice(links)
         between = None if rng.random() < 0.3 else (first, second)
         probability = rng.choice((0.02, 0.2, 0.6))
@@ -247,8 +244,11 @@ def run_plan(plan: Plan) -> RunReport:
     world = World(plan.seed, link=link, acknowledge_after_s=plan.acknowledge_after_s)
 
     def config(name: str) -> BrokerConfig:
+        pairs = [(first, second) for first, second, _ in plan.links]
+        pairs += [(guest.name, guest.neighbour) for guest in plan.guests if guest.name == name]
         return BrokerConfig(
             name,
+            neighbours=tuple(second if first == name else first for first, second in pairs if name in (first, second)),
             subscription_covering=plan.subscription_covering,
             advertisement_covering=plan.advertisement_covering,
             link=link,
@@ -294,15 +294,7 @@ def _join(world: World, guest: Guest, config: BrokerConfig) -> None:
     if guest.leave_s is not None:
         world.at(guest.leave_s, world.remove_link, guest.name, guest.neighbour)
     else:
-        _join_client(world, guest)
-
-
-def _join_client(world: World, guest: Guest) -> None:
-    """A guest gets its client when it knows what is advertised; before, all is in force in the guest alone."""
-    if world.are_linked(guest.name, guest.neighbour):
         world.add_client(_client_of(guest), guest.name)
-    else:
-        world.at(world.now_s + 0.2, _join_client, world, guest)
 
 
 class _OwnIds:

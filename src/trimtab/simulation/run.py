@@ -144,8 +144,16 @@ class ScenarioRun:
 
     def _config(self, name: str) -> BrokerConfig:
         options = self.scenario.network
+        """The broker's configuration; a link that comes later than both its brokers is not part of it."""
+        begins_s = {broker.name: broker.at_s for broker in self.scenario.broker}
+        links = [
+            link.between
+            for link in self.scenario.link
+            if name in link.between and link.at_s <= max(begins_s[end] for end in link.between)
+        ]
         return BrokerConfig(
             name,
+            neighbours=tuple(second if first == name else first for first, second in links),
             subscription_covering=options.covering in (True, "on"),
             advertisement_covering=options.advertisement_covering in (True, "on"),
             link=self.link_config,
