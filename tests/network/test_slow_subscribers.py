@@ -1,0 +1,50 @@
+"""A subscriber that does not keep up is dealt with by the network's policy; the others get everything."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from tests.network.test_bad_input import HELLO, Raw
+from trimtab import BlockingClient, Filter, Network, Publication
+from trimtab.broker.config import SlowPolicy
+from trimtab.network.network_file import NetworkOptions
+from trimtab.protocol.frames import BrokerStatus, Payload
+from trimtab.protocol.messages import Confirmed, Subscribe
+
+
+def publish_to_a_slow_and_a_good_subscriber(policy: SlowPolicy) -> tuple[str, BrokerStatus]:
+    """300 publications; the slow one acknowledges nothing, its window holds 64 and its queue 100."""
+    options = NetworkOptions(slow_policy=policy, window_frames_count=64, client_queue_max_count=100)
+    with Network.of(["B1"], options=options) as network:
+        slow = Raw(network)
+        slow.send(HELLO, Payload(1, 0, Subscribe(id="slow/s", filter=Filter.parse("a >= 0"))))
+        while not (isinstance(frame := slow.receive(), Payload) and isinstance(frame.message, Confirmed)):
+            pass
+        with BlockingClient(network.address("B1")) as client:
+            client.advertise(Filter.parse("a >= 0"))
+            subscription = client.subscribe(Filter.parse("a >= 0"))
+            for value in range(300):
+                client.publish(Publication(a=value))
+            client.drain()
+            got = [delivery.publication["a"] for delivery in islice(client.deliveries(subscription, 5), 300)]
+            assert got == list(range(300))
+        reason = slow.goodbye() if policy == "disconnect" else ""
+        status = network.status()["B1"]
+        slow.close()
+        assert status is not None
+        return reason, status
+
+
+def test_disconnect_tells_the_reason() -> None:
+    reason, status = publish_to_a_slow_and_a_good_subscriber("disconnect")
+    assert reason == "too slow: 101 publications waited; read faster or ask for less"
+    assert [peer.name for peer in status.peers if peer.role == "client"] == []
+
+
+def test_drop_oldest_keeps_the_newest() -> None:
+    _, status = publish_to_a_slow_and_a_good_subscriber("drop-oldest")
+    (slow,) = [peer for peer in status.peers if peer.name == "mallory"]
+    assert (slow.queued_count, slow.unacknowledged_count) == (100, 64)
+    assert status.dropped_count == pytest.approx(300 - 100 - 63, abs=1)
