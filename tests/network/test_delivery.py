@@ -184,6 +184,28 @@ def test_the_blocking_client_publishes_and_subscribes() -> None:
         assert numbers(list(subscriber.deliveries(subscription, timeout_s=0.5))) == [2, 3]
 
 
+def test_an_application_that_takes_its_time_gets_everything() -> None:
+    """More deliveries wait than a client holds: it stops reading and goes on when there is room."""
+    count = 25_000
+
+    async def work(network: Network) -> None:
+        publisher = await Client.connect(network.address("B1"))
+        subscriber = await Client.connect(network.address("B1"))
+        await publisher.advertise(Filter.parse("a IS NOT NULL"))
+        subscription = await subscriber.subscribe(Filter.parse("a >= 0"))
+        for value in range(count):
+            await publisher.publish(Publication(a=value))
+        await publisher.drain()
+        await asyncio.sleep(0.3)
+        assert subscription.waiting_count < count
+        assert numbers(await take(subscription, count)) == list(range(count))
+        await publisher.close()
+        await subscriber.close()
+
+    with Network.of(["B1"]) as network:
+        run(work(network))
+
+
 def test_refusals_are_errors_of_the_client() -> None:
     async def work(network: Network) -> None:
         with pytest.raises(ClientError, match=r"no broker at 127\.0\.0\.1:1: Connection refused"):

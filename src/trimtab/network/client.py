@@ -70,6 +70,7 @@ class Subscription:
             self._callback(delivery)
             return
         self._waiting.append(delivery)
+        self._client.delivery_waits()
         self._news.set()
 
     @property
@@ -129,6 +130,8 @@ class Client:
         self._requests: dict[str, asyncio.Future[None]] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._room = asyncio.Event()
+        self._waiting_count = 0
+        """Deliveries that the application has not taken yet, of all subscriptions."""
         self._error: ClientError | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -273,7 +276,7 @@ class Client:
         """Acknowledge what arrived."""
         self._schedule()
         self._room.set()
-        if self._waiting_count() > DELIVERIES_MAX_COUNT:
+        if self._waiting_count > DELIVERIES_MAX_COUNT:
             connection.pause_reading()
 
     def connection_broken(self, connection: Connection, reason: str) -> None:
@@ -393,10 +396,12 @@ class Client:
         if self._error is not None:
             raise self._error
 
-    def _waiting_count(self) -> int:
-        return sum(subscription.waiting_count for subscription in dict.fromkeys(self._subscriptions.values()))
+    def delivery_waits(self) -> None:
+        """A delivery waits for the application."""
+        self._waiting_count += 1
 
     def delivery_taken(self) -> None:
         """The application has taken a delivery: read on if there is room."""
-        if self._connection is not None and self._waiting_count() <= DELIVERIES_MAX_COUNT // 2:
+        self._waiting_count -= 1
+        if self._connection is not None and self._waiting_count == DELIVERIES_MAX_COUNT // 2:
             self._connection.resume_reading()
