@@ -1,6 +1,6 @@
 """The matching benchmark: time per publication, memory per filter, cost of changes, beside a scan and brute force.
 
-Everything is measured in one run on one set of filters. Matching and the scans take turns, and medians over the turns
+Everything is measured in one run on one set of filters. Matching and the scan take turns, and medians over the turns
 are reported. All of it runs in one thread and is timed by that thread's processor time, which equals elapsed time on an
 idle machine and leaves out what other processes take on a busy one. The scans' answers are compared with the
 matcher's, brute force's on a few publications as well; a difference is a failed benchmark.

@@ -1,0 +1,63 @@
+"""What README.md shows is what a new user sees."""
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def shown_sessions() -> list[tuple[str, str]]:
+    """Each shell command of the page with the output that is shown below it."""
+    sessions: list[tuple[str, list[str]]] = []
+    output: list[str] | None = None
+    for line in README.read_text(encoding="utf-8").splitlines():
+        if line.startswith("    $ "):
+            output = []
+            sessions.append((line.removeprefix("    $ "), output))
+        elif line.startswith("    ") and output is not None:
+            output.append(line.removeprefix("    "))
+        else:
+            output = None
+    return [(command, "".join(f"{line}\n" for line in output)) for command, output in sessions]
+
+
+def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
+    commands = []
+    for command, output in shown_sessions():
+        name, *arguments = shlex.split(command)
+        if name == "cat":  # the files that the reader is to imagine
+            (tmp_path / arguments[0]).write_text(output, encoding="utf-8")
+            continue
+        assert name == "trimtab"
+        answer = subprocess.run(
+            [sys.executable, "-m", "trimtab", *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert answer.stdout == output, command
+        commands.append(arguments[0])
+    assert {"match", "relate", "cover"} <= set(commands)
+
+
+def test_the_python_session_runs() -> None:
+    result = doctest.testfile(str(README), module_relative=False, encoding="utf-8")
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+def test_every_page_that_is_linked_exists() -> None:
+    pages = [README, *sorted((README.parent / "docs").glob("*.md")), README.parent / "CONTRIBUTING.md"]
+    missing = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert missing == []
