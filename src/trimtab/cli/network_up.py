@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Final
@@ -23,6 +23,7 @@ from trimtab.network.network_file import NetworkPlan
 from trimtab.protocol.frames import BrokerStatus
 
 LOOK_AGAIN_AFTER_S: Final = 0.5
+STOP_WITHIN_S: Final = 0.05
 LOG_LINES_COUNT: Final = 6
 LOG_TAIL_BYTES: Final = 4096
 
@@ -31,7 +32,7 @@ Statuses = Mapping[str, BrokerStatus | None]
 
 def run_network(plan: NetworkPlan, file: str) -> int:
     """Run all brokers until Ctrl-C or SIGTERM; returns the exit code."""
-    stop = threading.Event()
+    stop = _Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with tempfile.TemporaryFile() as log:
@@ -52,7 +53,29 @@ def run_network(plan: NetworkPlan, file: str) -> int:
     return 1 if reported else 0
 
 
-def _watch(network: Network, stop: threading.Event) -> dict[str, int]:
+class _Stop:
+    """Set by a signal handler, which may interrupt `wait` anywhere; the lock of a threading event could block."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """Ask for the end."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether the end was asked for."""
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long or until the end is asked for; whether it was."""
+        ends_s = time.monotonic() + seconds
+        while not self._is_set and time.monotonic() < ends_s:
+            time.sleep(min(STOP_WITHIN_S, seconds))
+        return self._is_set
+
+
+def _watch(network: Network, stop: _Stop) -> dict[str, int]:
     """Wait for the end; brokers that die are reported."""
     reported: dict[str, int] = {}
     while not stop.wait(LOOK_AGAIN_AFTER_S):
@@ -61,7 +84,7 @@ def _watch(network: Network, stop: threading.Event) -> dict[str, int]:
     return reported
 
 
-def _watch_in_terminal(network: Network, log: IO[bytes], stop: threading.Event) -> dict[str, int]:
+def _watch_in_terminal(network: Network, log: IO[bytes], stop: _Stop) -> dict[str, int]:
     reported: dict[str, int] = {}
     with Live(refresh_per_second=4) as live:
         while not stop.is_set():
