@@ -1,4 +1,4 @@
-"""The command `trimtab bench match`."""
+"""The commands `trimtab bench match` and `trimtab bench plane`."""
 
 import json
 import sys
@@ -72,3 +72,42 @@ def test_without_numpy_the_command_says_what_to_install(monkeypatch: pytest.Monk
     result = run(*SMALL)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "pip install 'trimtab[lab]'" in result.stderr
+
+
+def run_plane(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", "plane", *arguments])
+
+
+def test_the_plane_is_measured_beside_the_peers_that_are_installed() -> None:
+    result = run_plane("--quick", "--against", "nats,mosquitto", "--json")
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(result.stdout)
+    measured = {each["system"] for each in figures["planes"]}
+    missing = {each["system"]: each["install"] for each in figures["missing"]}
+    assert "trimtab" in measured
+    assert {"nats", "mosquitto"} == {name for name in ("nats", "mosquitto") if name in measured or name in missing}
+    assert all(command.startswith("apt-get install ") for command in missing.values())
+    for each in figures["planes"]:
+        assert each["deliveries_per_cpu_s"] > 0
+        assert each["fan_out"] == pytest.approx(each["connections_count"], rel=0.1)
+    assert {each["system"] for each in figures["delays"]} == measured
+    assert figures["memory"]["bytes_per_connection"] > 0
+    names = {goal["name"] for goal in figures["goals"]}
+    assert {"memory per stored filter", "client: received per processor second"} <= names
+
+
+def test_an_unknown_peer_is_refused_before_anything_is_measured() -> None:
+    result = run_plane("--against", "nats,rabbit")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'rabbit' is not known; expected nats or mosquitto" in result.stderr
+
+
+def test_a_peer_that_is_not_installed_is_told_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from trimtab.lab import bench_plane
+
+    monkeypatch.setattr(bench_plane, "find_program", lambda name: None)
+    makers, missing = bench_plane.find_systems(["nats", "mosquitto"])
+    assert len(makers) == 1
+    assert [each.install for each in missing] == ["apt-get install nats-server", "apt-get install mosquitto"]

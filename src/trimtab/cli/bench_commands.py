@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 _FILE_WIDTH: Final = 120
 """Columns of the tables where there is no terminal to ask."""
 
-_PLANE_ROWS: Final = (
-    ("fan-out", "fan_out"),
-    ("publications/s", "publications_per_s"),
-    ("deliveries/s", "deliveries_per_s"),
-    ("publications per CPU second of the broker", "publications_per_broker_cpu_s"),
-    ("deliveries per CPU second of the broker", "deliveries_per_broker_cpu_s"),
-    ("delay at 1,000 publications/s, median (ms)", "delay_p50_ms"),
-    ("delay at 1,000 publications/s, 99th percentile (ms)", "delay_p99_ms"),
-)
-
 app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -104,42 +94,51 @@ def bench_match(  # noqa: PLR0917 (each one is an option)
 
 @app.command("plane")
 def bench_plane(
-    publications: Annotated[
-        int, typer.Option(min=100, max=10_000_000, metavar="N", help="Number of publications.")
-    ] = 20_000,
+    against: Annotated[
+        str, typer.Option(metavar="PEERS", help="Servers to measure beside Trimtab: nats, mosquitto, or both.")
+    ] = "",
     filters: Annotated[int, typer.Option(min=20, max=100_000, metavar="N", help="Number of filters.")] = 2_000,
     seed: Annotated[int, typer.Option(metavar="S", help="Seed of all random choices.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="A few seconds; the figures mean little.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
-    """Measure one broker process: publications and deliveries, per second and per second of its processor time.
+    """Measure one broker process, and NATS and Mosquitto beside it in the same run.
 
-    Stock filters on 20 connections, where each publication goes to nearly all of them, and on one; 200 publications
-    outstanding, all acknowledged and filtered. Delays at 1,000 publications per second.
+    Deliveries per second and per second of the server's processor time, with publications that go to 20 connections
+    and to one; 200 publications outstanding, all acknowledged. Delays at 1,000 publications per second; memory per
+    stored filter and idle connection; rates of the client library. A peer that is not installed is left out, with the
+    command that installs it. Takes about two minutes with both peers.
 
     \b
     Example:
-      trimtab bench plane --publications 5000
+      trimtab bench plane --against nats,mosquitto
     """
     import msgspec
 
-    from trimtab.lab.bench_plane import PlaneBench, run_plane_bench
+    from trimtab.cli.bench_plane_tables import print_plane_tables
+    from trimtab.lab.bench_plane import PEERS, QUICK, PlaneBench, run_plane_bench
+    from trimtab.lab.matching_memory import MeasurementError
+    from trimtab.lab.plane_goals import judge
 
-    bench = PlaneBench(filters_count=filters, publications_count=publications, seed=seed)
-    with _progress() as report:
-        figures = run_plane_bench(bench, report)
+    peers = tuple(name.strip() for name in against.split(",") if name.strip())
+    for name in peers:
+        if name not in PEERS:
+            refuse(f"--against: {name!r} is not known; expected {' or '.join(PEERS)}")
+    bench = msgspec.structs.replace(QUICK if quick else PlaneBench(), against=peers, filters_count=filters, seed=seed)
+    try:
+        with _progress() as report:
+            figures = run_plane_bench(bench, report)
+    except (MeasurementError, ConnectionError, TimeoutError) as error:
+        typer.echo(printable(f"the measurement failed: {str(error) or 'no answer'}"), err=True)
+        raise typer.Exit(1) from None
+    goals = judge(figures)
     if as_json:
-        typer.echo(json.dumps({"runs": msgspec.to_builtins(figures)}, indent=2))
+        found = {**msgspec.to_builtins(figures), "quick": quick, "goals": msgspec.to_builtins(goals)}
+        typer.echo(json.dumps(found, indent=2))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"One broker, {filters:,} filters, {bench.outstanding_count} publications outstanding")
-    table.add_column("")
-    for each in figures:
-        table.add_column(f"{each.connections_count} connection(s)", justify="right")
-    for label, field in _PLANE_ROWS:
-        table.add_row(label, *(_figure(getattr(each, field)) for each in figures))
-    Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)
+    print_plane_tables(figures, goals, width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    for missing in figures.missing:
+        typer.echo(f"{missing.system} is not installed and was left out. To install it: {missing.install}")
 
 
 @contextmanager
