@@ -163,12 +163,3 @@ def test_nobody_at_the_address_is_exit_code_1() -> None:
 @pytest.mark.parametrize("command", ["up", "broker", "sub", "pub", "status"])
 def test_help_has_an_example(command: str) -> None:
     assert f"trimtab {command}" in CliRunner().invoke(app, [command, "--help"]).stdout.split("Example:")[1]
-
-
-def test_bench_plane_measures_with_many_connections_and_with_one() -> None:
-    answer = trimtab("bench", "plane", "--publications", "300", "--filters", "200", "--json")
-    assert (answer.returncode, answer.stderr) == (0, "")
-    many, one = json.loads(answer.stdout)["runs"]
-    assert (many["connections_count"], one["connections_count"]) == (20, 1)
-    assert one["deliveries_count"] <= 300 < many["deliveries_count"]
-    assert min(many["publications_per_broker_cpu_s"], one["delay_p99_ms"]) > 0

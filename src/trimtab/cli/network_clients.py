@@ -18,6 +18,8 @@ from trimtab.cli.input_lines import STDIN, parse_lines, printable
 from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
 from trimtab.network.address import Address
 from trimtab.network.client import Client, Delivery, Subscription
+from trimtab.network.clock import now_s
+from trimtab.protocol.records import DeliveryRecord, Recorder
 
 LINES_AHEAD_COUNT: Final = 5_000
 """Lines of standard input that are read before they are published."""
@@ -26,11 +28,17 @@ REFUSALS_SHOWN_COUNT: Final = 10
 
 
 async def subscribe_and_print(
-    address: Address, filters: Sequence[Filter], count: int | None, for_s: float | None, *, as_json: bool
+    address: Address,
+    filters: Sequence[Filter],
+    count: int | None,
+    for_s: float | None,
+    recorder: Recorder | None = None,
+    *,
+    as_json: bool,
 ) -> int:
-    """Print deliveries until there are enough of them or the time is over."""
+    """Print deliveries, and record them if wanted, until there are enough of them or the time is over."""
     client = await Client.connect(address)
-    printed = _Printed()
+    printed = _Printed(client, recorder)
     try:
         subscription = await client.subscribe(*filters)
         with _stopping_on_sigterm():
@@ -49,14 +57,36 @@ async def subscribe_and_print(
 
 
 class _Printed:
-    count = 0
+    """Counts what was printed and keeps records of it."""
+
+    def __init__(self, client: Client, recorder: Recorder | None) -> None:
+        self._client = client
+        self._recorder = recorder
+        self.count = 0
+
+    def add(self, delivery: Delivery) -> None:
+        self.count += 1
+        if self._recorder is not None:
+            self._recorder.record(
+                DeliveryRecord(
+                    run="",
+                    time_s=now_s(),
+                    client=self._client.name,
+                    broker=self._client.broker,
+                    publisher=delivery.publisher,
+                    sequence=delivery.sequence,
+                    delay_s=delivery.delay_s,
+                    hops=delivery.hops,
+                    subscriptions_count=len(delivery.subscriptions),
+                )
+            )
 
 
 async def _print_deliveries(subscription: Subscription, count: int | None, printed: _Printed, *, as_json: bool) -> None:
     show = _as_json if as_json else _as_text
     async for delivery in subscription:
         sys.stdout.write(show(delivery))
-        printed.count += 1
+        printed.add(delivery)
         if printed.count == count:
             return
         if subscription.waiting_count == 0:

@@ -6,8 +6,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -15,18 +17,25 @@ from trimtab.cli.input_lines import STDIN, placed, printable, refuse
 from trimtab.language import Filter, LanguageError, Publication
 
 if TYPE_CHECKING:
+    from trimtab.lab.record_files import RecordFiles
     from trimtab.network.address import Address
     from trimtab.network.network_file import NetworkPlan
+
+WRITE_RECORDS_AFTER_S: Final = 5.0
+"""While a process runs, its records can be read so long after they were made."""
 
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
 
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")]
 BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")]
+RecordsOption = Annotated[
+    str | None, typer.Option("--records", metavar="DIR", help="Write records there, as Parquet; see docs/records.md.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-def up(network: NetworkArgument) -> None:
+def up(network: NetworkArgument, records: RecordsOption = None) -> None:
     """Start all brokers of a network file on this host, one process each, until Ctrl-C.
 
     Prints a line `ready` when all links are up. In a terminal a table of rates and queues follows.
@@ -37,13 +46,16 @@ def up(network: NetworkArgument) -> None:
     """
     from trimtab.cli.network_up import run_network
 
-    raise typer.Exit(run_network(_plan(network), network))
+    plan = _plan(network)
+    with _record_files(records, "up"):
+        raise typer.Exit(run_network(plan, network, records))
 
 
 def broker(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A broker of the network file.")],
     network: NetworkArgument,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only what is wrong.")] = False,
+    records: RecordsOption = None,
     with_parent: Annotated[bool, typer.Option("--stop-with-parent", hidden=True)] = False,
 ) -> None:
     """Run one broker of a network file until Ctrl-C or SIGTERM; prints `ready` when all its links are up.
@@ -62,18 +74,27 @@ def broker(
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:
-        serve(plan, name, ready=lambda: typer.echo("ready"), stop_with_parent=with_parent)
+        with _record_files(records, name) as recorder:
+            serve(
+                plan,
+                name,
+                ready=lambda: typer.echo("ready"),
+                stop_with_parent=with_parent,
+                recorder=recorder,
+                run_name=Path(network).stem,
+            )
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         typer.echo(f"broker {name} cannot listen at {plan.broker(name).listen}: {reason}", err=True)
         raise typer.Exit(1) from None
 
 
-def sub(
+def sub(  # noqa: PLR0917 (each one is an option)
     broker: BrokerOption,
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")],
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after N deliveries.")] = None,
     for_s: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="End after this time.")] = None,
+    records: RecordsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Subscribe and print each delivery as one line.
@@ -91,7 +112,9 @@ def sub(
     if for_s is not None and not 0 < for_s < math.inf:
         refuse("--for: expected a number of seconds above 0")
     wanted = [each for number, text in enumerate(filters, 1) for each in _parsed(f"FILTER {number}", text, _all)]
-    _run(subscribe_and_print(_address(broker), wanted, count, for_s, as_json=as_json))
+    name = f"sub-{os.getpid()}"
+    with _record_files(records, name) as recorder:
+        _run(subscribe_and_print(_address(broker), wanted, count, for_s, recorder, as_json=as_json))
 
 
 def pub(
@@ -162,6 +185,23 @@ def _plan(path: str) -> NetworkPlan:
         return read_network_file(path)
     except NetworkFileError as error:
         refuse(str(error))
+
+
+@contextmanager
+def _record_files(folder: str | None, process: str) -> Iterator[RecordFiles | None]:
+    """Where a process keeps its records, closed at the end, or None if none are wanted."""
+    if folder is None:
+        yield None
+        return
+    from trimtab.lab.record_files import RecordFiles
+    from trimtab.protocol.records import RecordsError
+
+    try:
+        with RecordFiles(folder, process, write_after_s=WRITE_RECORDS_AFTER_S, rows_per_file_count=20_000) as files:
+            yield files
+    except RecordsError as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(1) from None
 
 
 def _address(text: str) -> Address:

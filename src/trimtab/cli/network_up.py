@@ -30,14 +30,14 @@ LOG_TAIL_BYTES: Final = 4096
 Statuses = Mapping[str, BrokerStatus | None]
 
 
-def run_network(plan: NetworkPlan, file: str) -> int:
-    """Run all brokers until Ctrl-C or SIGTERM; returns the exit code."""
+def run_network(plan: NetworkPlan, file: str, records: str | None = None) -> int:
+    """Run all brokers until Ctrl-C or SIGTERM, with records if a folder is given; returns the exit code."""
     stop = _Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with tempfile.TemporaryFile() as log:
         in_terminal = sys.stdout.isatty()
-        network = Network(plan, file, log=log if in_terminal else None, quiet=False)
+        network = Network(plan, file, log=log if in_terminal else None, quiet=False, records=records)
         try:
             network.start(until=stop.is_set)
             if not stop.is_set():

@@ -18,6 +18,7 @@ import msgspec
 from trimtab.lab.bench_workloads import WorkloadName, open_workload
 from trimtab.matching import Matcher
 from trimtab.matching.engines import Engine
+from trimtab.network.process_memory import resident_bytes
 
 _WARM_UP_FILTERS_COUNT = 2_000
 _BATCH_COUNT = 64
@@ -74,20 +75,6 @@ def measure(question: MemoryQuestion) -> MemoryAnswer:
     gc.collect()
     after_bytes, _ = resident_bytes()
     return MemoryAnswer((after_bytes - before_bytes) / len(matcher), method)
-
-
-def resident_bytes() -> tuple[int, str]:
-    """The memory that this process holds, and how that was found out."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        import resource
-
-        unit_bytes = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit_bytes, "growth of peak resident memory"
-    import os
-
-    return pages * os.sysconf("SC_PAGE_SIZE"), "growth of resident memory"
 
 
 if __name__ == "__main__":

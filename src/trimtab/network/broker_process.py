@@ -21,13 +21,16 @@ from typing import Final
 import msgspec
 
 from trimtab.broker.core import Broker
+from trimtab.broker.load_records import LoadRecords
 from trimtab.broker.meters import MeterConfig, Meters
+from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.capacity import BYTES_PER_MEGABIT, Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, NetworkPlan
+from trimtab.network.process_memory import resident_bytes
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, FrameWriter
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
@@ -43,6 +46,7 @@ from trimtab.protocol.frames import (
     StatusRequest,
 )
 from trimtab.protocol.messages import VERSION, Publish
+from trimtab.protocol.records import Recorder, RecordsError
 
 GREETING_WITHIN_S: Final = 5.0
 """A connection that has not greeted by then is closed; an honest peer greets at once."""
@@ -60,6 +64,9 @@ INPUT_MAX_COUNT: Final = 20_000
 TICK_S: Final = 0.25
 """How often timers (leases, retransmission) and rates are looked at."""
 
+RECORD_EVERY_S: Final = 1.0
+"""How often a load record is written, where records are wanted."""
+
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over the last two seconds."""
 
@@ -76,7 +83,15 @@ log = logging.getLogger("trimtab.broker")
 class BrokerServer:
     """Listens for peers, calls neighbours, and drives one `Broker`."""
 
-    def __init__(self, plan: NetworkPlan, name: str, *, stop_with_parent: bool = False) -> None:
+    def __init__(
+        self,
+        plan: NetworkPlan,
+        name: str,
+        *,
+        stop_with_parent: bool = False,
+        recorder: Recorder | None = None,
+        run_name: str = "",
+    ) -> None:
         self._entry = plan.broker(name)
         self._neighbours = plan.neighbours_of(name)
         self._dialled = plan.dialled_by(name)
@@ -92,6 +107,9 @@ class BrokerServer:
         self._parent_pid = os.getppid() if stop_with_parent else None
         self._started_s = now_s()
         self._meters = Meters(_meter_config(self._entry), self._started_s)
+        self._recorder = recorder
+        self._load_records = LoadRecords(run_name, self.broker)
+        self._recorded_s = 0.0
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._loop: asyncio.AbstractEventLoop
         self._on_links_up: Callable[[], None] | None = None
@@ -118,6 +136,7 @@ class BrokerServer:
         server.close()
         await self._drain()
         await self._close_all()
+        self._record_load(now_s())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -318,6 +337,8 @@ class BrokerServer:
             if wake_at_s is not None and wake_at_s <= time_s:
                 self._carry_out(self.broker.handle(Wake(), time_s))
                 self._schedule()
+            if time_s >= self._recorded_s + RECORD_EVERY_S:
+                self._record_load(time_s)
             if self._parent_pid is not None and os.getppid() != self._parent_pid:
                 self._stop.set()
             await asyncio.sleep(TICK_S)
@@ -355,23 +376,38 @@ class BrokerServer:
 
     # ---- status and end ----
 
+    def _load(self, time_s: float) -> LoadIndices:
+        return self._meters.read(
+            time_s,
+            input_count=self.broker.input_count,
+            output_count=sum(peer.link.queued_count for peer in self.broker.peers.values()),
+            memory_bytes=resident_bytes()[0],
+        )
+
+    def _record_load(self, time_s: float) -> None:
+        """Keep a load record; a recorder that fails is told of once and asked no more."""
+        if self._recorder is None:
+            return
+        self._recorded_s = time_s
+        try:
+            self._recorder.record(self._load_records.take(time_s, self._load(time_s)))
+        except RecordsError as error:
+            log.error("%s: nothing more is recorded: %s", self.broker.name, error)
+            self._recorder = None
+
     def status(self) -> BrokerStatus:
         """How the broker is."""
         broker, counters, usage = self.broker, self.broker.counters, resource.getrusage(resource.RUSAGE_SELF)
         time_s = now_s()
         first = self._samples[0] if self._samples else (time_s, 0, 0)
         over_s = max(time_s - first[0], 1e-3)
-        memory_bytes = usage.ru_maxrss * 1024
-        queued_count = sum(peer.link.queued_count for peer in broker.peers.values())
-        load = self._meters.read(
-            time_s, input_count=broker.input_count, output_count=queued_count, memory_bytes=memory_bytes
-        )
+        load = self._load(time_s)
         return BrokerStatus(
             name=broker.name,
             pid=os.getpid(),
             uptime_s=time_s - self._started_s,
             cpu_s=usage.ru_utime + usage.ru_stime,
-            memory_bytes=memory_bytes,
+            memory_bytes=load.memory_bytes,
             input_count=broker.input_count,
             advertisements_count=len(broker.tables.advertisements),
             subscriptions_count=len(broker.tables.subscriptions),
@@ -426,11 +462,18 @@ def _meter_config(entry: BrokerEntry) -> MeterConfig:
 
 
 def serve(
-    plan: NetworkPlan, name: str, ready: Callable[[], None] | None = None, *, stop_with_parent: bool = False
+    plan: NetworkPlan,
+    name: str,
+    ready: Callable[[], None] | None = None,
+    *,
+    stop_with_parent: bool = False,
+    recorder: Recorder | None = None,
+    run_name: str = "",
 ) -> None:
-    """Run one broker of the network in this process until it is asked to end."""
+    """Run one broker of the network in this process until it is asked to end; its load goes to the recorder."""
 
     async def work() -> None:
-        await BrokerServer(plan, name, stop_with_parent=stop_with_parent).run(ready)
+        server = BrokerServer(plan, name, stop_with_parent=stop_with_parent, recorder=recorder, run_name=run_name)
+        await server.run(ready)
 
     run(work())

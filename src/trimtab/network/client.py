@@ -173,6 +173,11 @@ class Client:
         return self._session.name
 
     @property
+    def broker(self) -> str:
+        """The name of the broker that serves the client."""
+        return self._session.broker
+
+    @property
     def is_connected(self) -> bool:
         """Whether there is a connection now."""
         return self._session.link.connected

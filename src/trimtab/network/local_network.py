@@ -36,12 +36,21 @@ class Network:
     """
 
     def __init__(
-        self, plan: NetworkPlan, file: str | Path | None = None, *, log: IO[bytes] | None = None, quiet: bool = True
+        self,
+        plan: NetworkPlan,
+        file: str | Path | None = None,
+        *,
+        log: IO[bytes] | None = None,
+        quiet: bool = True,
+        records: str | Path | None = None,
     ) -> None:
+        """With `records` each broker writes its load records to that folder."""
         self.plan = plan
         self._file = file
         self._log = log
         self._options = ["--stop-with-parent", *(["--quiet"] if quiet else [])]
+        if records is not None:
+            self._options += ["--records", str(records)]
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
