@@ -11,7 +11,7 @@ from trimtab import Filter
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.client.session import ClientConfig, ClientSession
-from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, Open, Rejected, Shut
+from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Shut
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Received, Step
 from trimtab.protocol.frames import Ack, Payload
 
@@ -112,7 +112,7 @@ def test_whatever_the_timing_a_moving_subscriber_misses_nothing_and_gets_nothing
             target = rng.choice([name for name in BROKERS if name != subscriber.broker])
             before = len(network.effects["s"])
             network.obey("s", subscriber.handle(MoveTo(target), 0.0))
-            moves += not isinstance(network.effects["s"][before], Rejected)
+            moves += not isinstance(network.effects["s"][before], NotMoved)
     network.rest()
     delivered = [effect for effect in network.effects["s"] if isinstance(effect, Deliver)]
     for name, last in sent.items():
@@ -133,8 +133,8 @@ def test_a_move_to_a_broker_that_no_way_leads_from_leaves_the_client_where_it_wa
     network.obey("s", subscriber.handle(MoveTo("alone"), 0.0))
     network.rest()
     assert subscriber.broker == "B1"
-    assert [effect for effect in network.effects["s"] if isinstance(effect, Rejected)] == [
-        Rejected("s/m1", "no way leads to B1")
+    assert [effect for effect in network.effects["s"] if isinstance(effect, NotMoved)] == [
+        NotMoved("alone", "no way leads to B1")
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from trimtab.broker.meters import MeterConfig
 from trimtab.protocol.link import LinkConfig
 
 SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]
@@ -18,12 +19,16 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     session: str = "1"
     """Told in greetings; differs after each start of the broker, so that peers notice a restart."""
 
+    address: str = ""
+    """Where clients find this broker; told to other brokers, so that they can send clients here."""
+
     neighbours: tuple[str, ...] = ()
     """Neighbours by configuration: until each has told what it knows, nothing is confirmed to be in force."""
 
     subscription_covering: bool = True
     advertisement_covering: bool = True
     link: LinkConfig = LinkConfig()
+    meters: MeterConfig = MeterConfig()
 
     client_queue_max_count: int = 100_000
     """Publications that may wait for one client; beyond it the slow policy acts. Seconds of a busy stream."""

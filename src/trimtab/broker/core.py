@@ -9,14 +9,20 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Literal
 
 import msgspec
 
+from trimtab.broker.agents import Agents
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
+from trimtab.broker.meters import Meters
 from trimtab.broker.routing import Entry, RoutingTables, Say
 from trimtab.language import Publication
+from trimtab.load.agents import Agent, ClientCame, ClientLeft, ClientStayed, NeighboursChanged
+from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload, Role
@@ -27,13 +33,17 @@ from trimtab.protocol.messages import (
     Advertise,
     AnyMessage,
     Confirmed,
+    ControlPublish,
     End,
     Gone,
     Handover,
     Members,
     MoveIn,
     Publish,
+    Redirect,
     Refused,
+    Stay,
+    Stayed,
     Subscribe,
     Synced,
     Unadvertise,
@@ -43,9 +53,9 @@ from trimtab.protocol.messages import (
 
 
 class Peer:
-    """A neighbour or a client: its link and, for clients, what the broker keeps for them."""
+    """A neighbour, a client or an agent: its link and, for clients, what the broker keeps for them."""
 
-    def __init__(self, name: str, role: Role, session: str, link: Link) -> None:
+    def __init__(self, name: str, role: Role | Literal["agent"], session: str, link: Link) -> None:
         self.name = name
         self.role = role
         self.session = session
@@ -55,8 +65,12 @@ class Peer:
         self.advertisements: dict[str, None] = {}
         self.subscriptions: dict[str, None] = {}
         self.lease_ends_s: float | None = None
-        self.behind: dict[str, None] = {}
-        """Brokers that are reached through this neighbour, itself included."""
+        self.behind: dict[str, str] = {}
+        """Brokers that are reached through this neighbour, itself included, and their addresses."""
+        self.moved = ""
+        """The last move that took the client's subscriptions away."""
+        self.undone_moves: dict[str, None] = {}
+        """Moves that the client has undone while their markers are still on the way."""
 
 
 class Counters(msgspec.Struct):
@@ -73,9 +87,13 @@ class Counters(msgspec.Struct):
 class Broker:
     """The state machine of one broker."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, agents: Sequence[Agent] = (), now_s: float = 0.0) -> None:
         self.config = config
         self.name = config.name
+        self.meters = Meters(config.meters, now_s)
+        """Fed by the world, which knows sizes and durations."""
+        self.memory_bytes = 0
+        """Memory in use, as far as the world knows."""
         self.tables = RoutingTables(
             subscription_covering=config.subscription_covering, advertisement_covering=config.advertisement_covering
         )
@@ -91,11 +109,24 @@ class Broker:
         self._data_in: deque[tuple[str, AnyMessage]] = deque()
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
         self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
+        self._agents = Agents(self, agents) if agents else None
+        self._agents_wait_for_start = bool(agents)
+        for name, inbox in self._agents.inboxes.items() if self._agents is not None else ():
+            self.peers[name] = Peer(name, "agent", config.session, inbox)
 
     # ---- the world's side ----
 
     def handle(self, event: Event, now_s: float) -> list[Effect]:
         """Take in an event; returns what the world is to do."""
+        if self._agents is None:
+            return self._handle(event, now_s)
+        if self._agents_wait_for_start:
+            self._agents_wait_for_start = False
+            self._agents.start(now_s)
+        effects = self._handle(event, now_s)
+        return [*effects, *self._agents.run(now_s)]
+
+    def _handle(self, event: Event, now_s: float) -> list[Effect]:
         match event:
             case Received(peer=peer, frame=frame):
                 self._receive(peer, frame, now_s)
@@ -129,7 +160,9 @@ class Broker:
     @property
     def next_is_publication(self) -> bool:
         """Whether the next step matches a publication, which is what takes time."""
-        return not self._control_in and bool(self._data_in) and isinstance(self._data_in[0][1], Publish)
+        if self._control_in:
+            return type(self._control_in[0][1]) is ControlPublish
+        return bool(self._data_in) and isinstance(self._data_in[0][1], Publish)
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
@@ -184,7 +217,18 @@ class Broker:
         """When the broker wants its next `Wake`."""
         times = [peer.link.wake_at_s() for peer in self.peers.values()]
         times.extend(peer.lease_ends_s for peer in self.peers.values())
+        if self._agents is not None:
+            times.append(self._agents.wake_at_s())
         return min((time for time in times if time is not None), default=None)
+
+    def read_load(self, now_s: float) -> LoadIndices:
+        """The load indices of this moment."""
+        return self.meters.read(
+            now_s,
+            input_count=self.input_count,
+            output_count=sum(peer.link.queued_count for peer in self.peers.values()),
+            memory_bytes=self.memory_bytes,
+        )
 
     # ---- one publication's way ----
 
@@ -219,7 +263,10 @@ class Broker:
         self.counters.publications_in_count += 1
         onward = msgspec.structs.replace(message, hops=message.hops + 1)
         effects: list[Effect] = []
-        for hop in self.tables.hops_for(message.values):
+        hops = self.tables.hops_for(message.values)
+        if self._agents is not None:
+            self._agents.matched(message.values, hops, now_s)
+        for hop in hops:
             if hop != source or is_from_client:
                 effects.extend(self._send_publication(self.peers[hop], onward, now_s))
         return effects
@@ -261,6 +308,24 @@ class Broker:
 
     # ---- control ----
 
+    def _control_publication(self, source: Peer, message: ControlPublish, now_s: float) -> None:
+        """Pass on what an agent says, to agents here and to brokers behind which there are others; never to clients."""
+        if source.role == "client":
+            self._refuse(source, f"{message.publisher}:{message.sequence}", "only brokers send control messages", now_s)
+            return
+        onward = msgspec.structs.replace(message, hops=message.hops + 1)
+        for hop in self.tables.hops_for(message.values):
+            if hop != source.name and self.peers[hop].role != "client":
+                self.send(hop, onward, now_s)
+
+    def say_from_agent(self, name: str, message: AnyMessage) -> None:
+        """An agent says something: it takes its turn in the input queue like everything else."""
+        self._control_in.append((name, message))
+
+    def address_of(self, broker: str) -> str:
+        """Where clients find a broker."""
+        return next((peer.behind[broker] for peer in self.peers.values() if broker in peer.behind), "")
+
     def _control(self, name: str, message: AnyMessage, now_s: float) -> list[Effect]:
         peer = self.peers[name]
         match message:
@@ -282,14 +347,21 @@ class Broker:
             case Synced():
                 self._unsynced.pop(name, None)
                 self._sync(now_s)
-            case Members(names=names):
-                return self._members(peer, names, now_s)
+            case ControlPublish():
+                self._control_publication(peer, message, now_s)
+            case Members(names=names, addresses=addresses):
+                return self._members(peer, names, addresses, now_s)
             case Gone(names=names):
                 self._gone(peer, names, now_s)
             case MoveIn():
                 self._move_in(peer, message, now_s)
-            case Publish() | Handover() | End() | Accepted() | Refused():
-                pass  # data comes another way; brokers neither publish nor move nor ask for what is refused
+            case Stay(move=move):
+                self._stay(peer, move, now_s)
+            case Refused(about=cause, reason=reason):
+                if self._agents is not None and peer.role == "client":
+                    self._agents.move_ended(ClientStayed(name, cause, reason), name, now_s)
+            case Publish() | Handover() | End() | Accepted() | Redirect() | Stayed():
+                pass  # data comes another way; the rest is for clients
         return []
 
     def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
@@ -314,10 +386,18 @@ class Broker:
 
     def _move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
         """Subscribe for a client that still hears from its old broker, and send a marker there behind that."""
-        towards = self._towards(message.old_broker)
+        towards = self.towards(message.old_broker)
         known = [moved.new_id for moved in message.subscriptions if moved.new_id in self.tables.subscriptions]
-        if peer.role != "client" or towards is None or known:
-            reason = f"the id {known[0]} is already in use" if known else f"no way leads to {message.old_broker}"
+        reason = ""
+        if peer.role != "client":
+            reason = "only clients move"
+        elif towards is None:
+            reason = f"no way leads to {message.old_broker}"
+        elif known:
+            reason = f"the id {known[0]} is already in use"
+        elif len(message.subscriptions) > self.config.filters_per_client_max_count:
+            reason = f"a client may have at most {self.config.filters_per_client_max_count:,} filters here"
+        if reason or towards is None:
             self._refuse(peer, message.move, reason, now_s)
             return
         for moved in message.subscriptions:
@@ -327,25 +407,40 @@ class Broker:
             client=peer.name,
             old_broker=message.old_broker,
             old_ids=tuple(moved.old_id for moved in message.subscriptions),
-            cause=message.move,
+            cause=message.cause,
         )
-        self._send(towards, marker, now_s)
+        self.send(towards, marker, now_s)
+        if self._agents is not None:
+            self._agents.move_ended(ClientCame(peer.name, message.cause), peer.name, now_s)
 
     def _handover(self, message: Handover, now_s: float) -> None:
         """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it."""
         if message.old_broker != self.name:
-            towards = self._towards(message.old_broker)
+            towards = self.towards(message.old_broker)
             if towards is not None:
-                self._send(towards, message, now_s)
+                self.send(towards, message, now_s)
             return
-        self._send(message.client, End(move=message.move, cause=message.move), now_s)
         client = self.peers.get(message.client)
+        if client is None or client.role != "client":
+            return  # it has left the network
+        if client.undone_moves.pop(message.move, 0) is None:
+            return
+        self.send(message.client, End(move=message.move, cause=message.cause), now_s)
+        client.moved = message.move
         for id in message.old_ids:
             entry = self.tables.subscriptions.get(id)
-            if client is not None and entry is not None and entry.hop == client.name:
+            if entry is not None and entry.hop == client.name:
                 self._end_subscription(client, id, now_s)
+        if self._agents is not None:
+            self._agents.move_ended(ClientLeft(client.name, message.cause), client.name, now_s)
 
-    def _towards(self, broker: str) -> str | None:
+    def _stay(self, peer: Peer, move: str, now_s: float) -> None:
+        """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
+        if peer.role == "client" and peer.moved != move:
+            peer.undone_moves[move] = None
+            self.send(peer.name, Stayed(move=move, cause=move), now_s)
+
+    def towards(self, broker: str) -> str | None:
         """The neighbour through which a broker is reached."""
         return next((peer.name for peer in self.peers.values() if broker in peer.behind), None)
 
@@ -387,14 +482,14 @@ class Broker:
         if self._awaited_besides(entry.hop):
             self._held_confirmations.append((entry.hop, entry.id))
         else:
-            self._send(entry.hop, Confirmed(id=entry.id), now_s)
+            self.send(entry.hop, Confirmed(id=entry.id), now_s)
 
     def _sync(self, now_s: float) -> None:
         """Tell each neighbour when all others have told what they know, and confirm what waited for that."""
         for peer in self.peers.values():
             if peer.role == "broker" and peer.name not in self._sync_told and not self._awaited_besides(peer.name):
                 self._sync_told[peer.name] = None
-                self._send(peer.name, Synced(), now_s)
+                self.send(peer.name, Synced(), now_s)
         held, self._held_confirmations = self._held_confirmations, []
         for hop, id in held:  # asked anew, for a neighbour may have been told of them meanwhile
             subscription, advertisement = self.tables.subscriptions.get(id), self.tables.advertisements.get(id)
@@ -409,7 +504,7 @@ class Broker:
     def _say(self, said: Iterable[Say], now_s: float) -> None:
         """Send what the routing tables say; what ends at a neighbour may settle what waited for it there."""
         for each in said:
-            self._send(each.to, each.message, now_s)
+            self.send(each.to, each.message, now_s)
             if isinstance(each.message, Unsubscribe):
                 settled = self._subscription_confirmations.withdrawn(each.to, each.message.id)
                 self._confirm_subscriptions(settled, now_s)
@@ -417,7 +512,8 @@ class Broker:
                 settled = self._advertisement_confirmations.withdrawn(each.to, each.message.id)
                 self._confirm_advertisements(settled, now_s)
 
-    def _send(self, name: str, message: AnyMessage, now_s: float) -> None:
+    def send(self, name: str, message: AnyMessage, now_s: float) -> None:
+        """Put a message into the output queue for a neighbour, client or agent."""
         peer = self.peers.get(name)
         if peer is not None:
             self._maybe_sendable[name] = None
@@ -426,7 +522,7 @@ class Broker:
 
     def _refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
         self.counters.refused_count += 1
-        self._send(peer.name, Refused(about=about, reason=reason), now_s)
+        self.send(peer.name, Refused(about=about, reason=reason), now_s)
 
     # ---- peers come and go ----
 
@@ -446,15 +542,23 @@ class Broker:
         peer.link.connect(hello.expects, now_s)
         self._maybe_sendable[name] = None
         if is_new and peer.role == "broker":
-            peer.behind[name] = None
-            others = [other for known in self.peers.values() if known is not peer for other in known.behind]
-            self._send(name, Members(names=(self.name, *others)), now_s)
+            peer.behind[name] = ""
+            others: dict[str, str] = {self.name: self.config.address}
+            for known in self.peers.values():
+                if known is not peer:
+                    others.update(known.behind)
+            self.send(name, Members(names=tuple(others), addresses=tuple(others.values())), now_s)
             self._say(self.tables.add_neighbour(name), now_s)
-            self._tell_other_brokers(peer, Members(names=(name,)), now_s)
+            self._tell_other_brokers(peer, Members(names=(name,), addresses=("",)), now_s)
             self._unsynced[name] = None
             self._sync_told.pop(name, None)
             self._sync(now_s)
+            self._tell_agents_of_links(now_s)
         return []
+
+    def _tell_agents_of_links(self, now_s: float) -> None:
+        if self._agents is not None:
+            self._agents.tell_all(NeighboursChanged(), now_s)
 
     def _problem_with(self, name: str, hello: Hello) -> str | None:
         if hello.version != VERSION:
@@ -486,7 +590,9 @@ class Broker:
         if peer is None:
             return
         peer.link.disconnect()
-        if peer.role == "client":
+        if peer.role == "client" and peer.moved and not peer.subscriptions and not peer.advertisements:
+            self._remove_peer(name, now_s)  # another broker serves it
+        elif peer.role == "client":
             peer.lease_ends_s = now_s + self.config.client_lease_s
 
     def _remove_peer(self, name: str, now_s: float) -> None:
@@ -502,6 +608,8 @@ class Broker:
             self._advertisement_confirmations.forget(id)
         if peer.role == "client":
             self._say(self.tables.remove_all_from(name), now_s)
+            if self._agents is not None:
+                self._agents.client_gone(name, now_s)
             return
         self._say(self.tables.remove_neighbour(name), now_s)
         self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
@@ -510,31 +618,35 @@ class Broker:
         self._unsynced.pop(name, None)
         self._sync_told.pop(name, None)
         self._sync(now_s)
+        self._tell_agents_of_links(now_s)
 
-    def _members(self, peer: Peer, names: tuple[str, ...], now_s: float) -> list[Effect]:
+    def _members(self, peer: Peer, names: tuple[str, ...], addresses: tuple[str, ...], now_s: float) -> list[Effect]:
         for name in names:
             elsewhere = any(name in other.behind for other in self.peers.values() if other is not peer)
             if name == self.name or elsewhere:
                 self._remove_peer(peer.name, now_s)
                 return [Close(peer.name, f"the link between {self.name} and {peer.name} closes a cycle through {name}")]
-        new = tuple(name for name in names if name not in peer.behind)
-        peer.behind.update(dict.fromkeys(new))
+        told = dict(zip_longest(names, addresses[: len(names)], fillvalue=""))
+        new = {name: address for name, address in told.items() if peer.behind.get(name) != address}
+        peer.behind.update(new)
         if new:
-            self._tell_other_brokers(peer, Members(names=new), now_s)
+            self._tell_other_brokers(peer, Members(names=tuple(new), addresses=tuple(new.values())), now_s)
         return []
 
     def _gone(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
-        gone = tuple(name for name in names if peer.behind.pop(name, 0) is None)
+        gone = tuple(name for name in names if peer.behind.pop(name, None) is not None)
         if gone:
             self._tell_other_brokers(peer, Gone(names=gone), now_s)
 
     def _tell_other_brokers(self, source: Peer, message: AnyMessage, now_s: float) -> None:
         for peer in self.peers.values():
             if peer is not source and peer.role == "broker":
-                self._send(peer.name, message, now_s)
+                self.send(peer.name, message, now_s)
 
     def _wake(self, now_s: float) -> list[Effect]:
         effects: list[Effect] = []
+        if self._agents is not None:
+            self._agents.wake(now_s)
         for peer in list(self.peers.values()):
             peer.link.wake(now_s)
             self._maybe_sendable[peer.name] = None

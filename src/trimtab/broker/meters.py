@@ -27,13 +27,16 @@ class MeterConfig(msgspec.Struct, frozen=True):
     bandwidth_bytes_per_s: float = 125_000_000.0
     """The output bandwidth that ratios refer to: one gigabit per second unless configured."""
 
+    memory_bytes: float = 4_000_000_000.0
+    """The memory that ratios refer to."""
+
     def __post_init__(self) -> None:
         if not 0 < self.bucket_s <= self.window_s:
             raise ValueError("the bucket of a meter is positive and no longer than its window")
         if not 0 < self.smoothing_alpha <= 1:
             raise ValueError("the smoothing alpha lies above 0 and is at most 1")
-        if self.bandwidth_bytes_per_s <= 0:
-            raise ValueError("a bandwidth is positive")
+        if self.bandwidth_bytes_per_s <= 0 or self.memory_bytes <= 0:
+            raise ValueError("a bandwidth and a memory are positive")
 
 
 class WindowSum:
@@ -84,7 +87,7 @@ class Meters:
     """All meters of one broker."""
 
     def __init__(self, config: MeterConfig, now_s: float = 0.0) -> None:
-        self._config = config
+        self.config = config
         self._since_s = now_s
         self._arrivals = self._new_sum()
         self._matched = self._new_sum()
@@ -96,7 +99,7 @@ class Meters:
         self._smoothed: LoadIndices | None = None
 
     def _new_sum(self) -> WindowSum:
-        return WindowSum(self._config.window_s, self._config.bucket_s)
+        return WindowSum(self.config.window_s, self.config.bucket_s)
 
     def arrived(self, now_s: float, count: int = 1) -> None:
         """Publications entered the input queue."""
@@ -129,7 +132,7 @@ class Meters:
             output_rate_bytes_per_s=output_rate_bytes_per_s,
             input_utilization_ratio=input_utilization_ratio(input_rate_per_s, self._matching_delay_s),
             output_utilization_ratio=output_utilization_ratio(
-                output_rate_bytes_per_s, self._config.bandwidth_bytes_per_s
+                output_rate_bytes_per_s, self.config.bandwidth_bytes_per_s
             ),
             cpu_utilization_ratio=self._matching_s.per_second(now_s, self._since_s),
             input_queue_count=input_count,
@@ -142,5 +145,5 @@ class Meters:
     def read_smoothed(self, now_s: float, *, input_count: int, output_count: int, memory_bytes: int) -> LoadIndices:
         """The indices smoothed with those of the previous smoothed reading, for detection."""
         current = self.read(now_s, input_count=input_count, output_count=output_count, memory_bytes=memory_bytes)
-        self._smoothed = smoothed_indices(current, self._smoothed, self._config.smoothing_alpha)
+        self._smoothed = smoothed_indices(current, self._smoothed, self.config.smoothing_alpha)
         return self._smoothed

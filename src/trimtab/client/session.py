@@ -14,7 +14,7 @@ import msgspec
 
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching import Matcher
-from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, Open, Rejected, Shut, Taken
+from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
@@ -28,7 +28,10 @@ from trimtab.protocol.messages import (
     MovedSubscription,
     MoveIn,
     Publish,
+    Redirect,
     Refused,
+    Stay,
+    Stayed,
     Subscribe,
     Unadvertise,
     Unsubscribe,
@@ -45,6 +48,9 @@ class ClientConfig(msgspec.Struct, frozen=True):
     publish_window_count: int = 1_000
     """Publications that may wait for the broker's acceptance; a full window holds the application back."""
 
+    move_within_s: float = 30.0
+    """A move that has not ended by then is undone if it still can be; well above the backlog of a busy broker."""
+
     link: LinkConfig = LinkConfig()
 
     def __post_init__(self) -> None:
@@ -52,6 +58,8 @@ class ClientConfig(msgspec.Struct, frozen=True):
             raise ValueError("a client needs a name")
         if self.publish_window_count < 1:
             raise ValueError("the publish window holds at least one publication")
+        if self.move_within_s <= 0:
+            raise ValueError("a move takes time")
 
 
 class WindowFull(Exception):
@@ -61,13 +69,18 @@ class WindowFull(Exception):
 class _Move:
     """A move under way: the link to the new broker, and what came over it before the old broker's end."""
 
-    def __init__(self, id: str, broker: str, link: Link, wire_ids: dict[str, str]) -> None:
+    def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], undo_at_s: float) -> None:
         self.id = id
-        self.broker = broker
+        self.broker = target.broker
+        self.cause = target.cause or id
+        self.asked_by_broker = bool(target.cause)
+        self.undo_at_s: float | None = undo_at_s
         self.broker_session = ""
         self.link = link
         self.wire_ids = wire_ids
         self.early: list[Publish] = []
+        self.confirmed: list[Confirmed] = []
+        """What the new broker confirmed; it counts once the move has happened."""
         self.asked_ids: dict[str, None] = {}
         """The new ids of the subscriptions that the new broker was asked to take over."""
 
@@ -200,11 +213,9 @@ class ClientSession:
                 if link is not None:
                     link.disconnect()
             case Wake():
-                self.link.wake(now_s)
-                if self._move is not None:
-                    self._move.link.wake(now_s)
-            case MoveTo(broker=broker):
-                return self._begin_move(broker)
+                return self._wake(now_s)
+            case MoveTo():
+                return self._begin_move(event, now_s)
             case Step() | LinkRemoved():
                 pass  # for brokers
         return []
@@ -228,8 +239,24 @@ class ClientSession:
 
     def wake_at_s(self) -> float | None:
         """When the session wants its next `Wake`."""
-        times = [self.link.wake_at_s(), None if self._move is None else self._move.link.wake_at_s()]
+        times = [self.link.wake_at_s()]
+        if self._move is not None:
+            times += (self._move.link.wake_at_s(), self._move.undo_at_s)
         return min((time for time in times if time is not None), default=None)
+
+    def _wake(self, now_s: float) -> list[Effect]:
+        self.link.wake(now_s)
+        move = self._move
+        if move is None:
+            return []
+        move.link.wake(now_s)
+        if move.undo_at_s is None or now_s < move.undo_at_s:
+            return []
+        if not move.broker_session:
+            return self._undo_move(move, f"{move.broker} cannot be reached", now_s)
+        move.undo_at_s = None
+        self.link.enqueue(Stay(move=move.id, cause=move.cause), now_s)  # the old broker knows whether it is too late
+        return []
 
     def _link_to(self, broker: str) -> Link | None:
         if broker == self.broker:
@@ -238,17 +265,23 @@ class ClientSession:
 
     # ---- moving ----
 
-    def _begin_move(self, broker: str) -> list[Effect]:
-        if self._move is not None or not self.broker or broker == self.broker:
-            return [Rejected(broker, "the client is already there, or on its way, or has no broker yet")]
-        if self._advertisements or self.waiting_count:
-            return [Rejected(broker, "a client with advertisements or unaccepted publications does not move yet")]
+    def _begin_move(self, target: MoveTo, now_s: float) -> list[Effect]:
+        reason = ""
+        if self._move is not None or not self.broker or target.broker == self.broker:
+            reason = "the client is already there, or on its way, or has no broker yet"
+        elif self._advertisements or self.waiting_count:
+            reason = "a client with advertisements or unaccepted publications does not move"
+        if reason:
+            if target.cause:
+                self.link.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
+            return [NotMoved(target.broker, reason)]
         self._moves_count += 1
         wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
         self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
         move_id = f"{self.name}/m{self._moves_count}"
-        self._move = _Move(move_id, broker, Link(self.config.link), wire_ids)
-        return [Open(broker)]
+        undo_at_s = now_s + self.config.move_within_s
+        self._move = _Move(move_id, target, Link(self.config.link), wire_ids, undo_at_s)
+        return [Open(target.broker, target.address)]
 
     def _connected_to_new(self, move: _Move, hello: Hello, now_s: float) -> None:
         if not move.broker_session:
@@ -258,7 +291,7 @@ class ClientSession:
                 if id in self._subscriptions
             )
             move.asked_ids = {each.new_id: None for each in moved}
-            request = MoveIn(move=move.id, old_broker=self.broker, subscriptions=moved, cause=move.id)
+            request = MoveIn(move=move.id, old_broker=self.broker, subscriptions=moved, cause=move.cause)
             move.link.enqueue(request, now_s)
         first = not move.broker_session
         move.broker_session = hello.session
@@ -279,16 +312,21 @@ class ClientSession:
                 self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
         self._say_what_waited(now_s)
         effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
+        for confirmed in move.confirmed:
+            effects.extend(self._message(confirmed, now_s))
         for message in move.early:
             effects.extend(self._deliver(message, now_s))
         return effects
 
-    def _refuse_move(self, move: _Move, reason: str, now_s: float) -> list[Effect]:
+    def _undo_move(self, move: _Move, reason: str, now_s: float) -> list[Effect]:
+        """The client never left its broker; one that asked for the move is told."""
         self._move = None
         for id in self._ended_in_move:
             self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
+        if move.asked_by_broker:
+            self._say(Refused(about=move.cause, reason=reason, cause=move.cause), now_s)
         self._say_what_waited(now_s)
-        return [Rejected(move.id, reason), Shut(move.broker)]
+        return [NotMoved(move.broker, reason), Shut(move.broker)]
 
     def _say_what_waited(self, now_s: float) -> None:
         self._ended_in_move.clear()
@@ -324,10 +362,14 @@ class ClientSession:
                 return self._deliver(message, now_s)  # a frame holds one message
             if move is not None and link is move.link and isinstance(message, Publish):
                 move.early.append(message)
+            elif move is not None and link is move.link and isinstance(message, Confirmed):
+                move.confirmed.append(message)
             elif move is not None and isinstance(message, End) and message.move == move.id:
                 effects.extend(self._end_move(move, now_s))
             elif move is not None and isinstance(message, Refused) and message.about == move.id:
-                effects.extend(self._refuse_move(move, message.reason, now_s))
+                effects.extend(self._undo_move(move, message.reason, now_s))
+            elif move is not None and isinstance(message, Stayed) and message.move == move.id:
+                effects.extend(self._undo_move(move, f"the move to {move.broker} took too long", now_s))
             else:
                 effects.extend(self._message(message, now_s))
         return effects
@@ -353,6 +395,8 @@ class ClientSession:
                 if about in self._subscriptions:
                     self._drop_subscription(about)
                 return [Rejected(about, reason)]
+            case Redirect(broker=broker, address=address, cause=cause):
+                return self._begin_move(MoveTo(broker, address, cause or self.name), now_s)
             case _:
                 return []  # brokers say nothing else to clients
 

@@ -22,7 +22,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
-from trimtab.broker.meters import MeterConfig, Meters
+from trimtab.broker.meters import MeterConfig
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.capacity import BYTES_PER_MEGABIT, Capacity
@@ -95,7 +95,9 @@ class BrokerServer:
         self._entry = plan.broker(name)
         self._neighbours = plan.neighbours_of(name)
         self._dialled = plan.dialled_by(name)
-        self.broker = Broker(plan.config_of(name, secrets.token_hex(8)))
+        self._started_s = now_s()
+        config = plan.config_of(name, secrets.token_hex(8))
+        self.broker = Broker(msgspec.structs.replace(config, meters=_meter_config(self._entry)), now_s=self._started_s)
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._connections: dict[str, Connection] = {}
         self._ungreeted: dict[Connection, None] = {}
@@ -105,8 +107,6 @@ class BrokerServer:
         self._is_draining = False
         self._stop = asyncio.Event()
         self._parent_pid = os.getppid() if stop_with_parent else None
-        self._started_s = now_s()
-        self._meters = Meters(_meter_config(self._entry), self._started_s)
         self._recorder = recorder
         self._load_records = LoadRecords(run_name, self.broker)
         self._recorded_s = 0.0
@@ -296,8 +296,8 @@ class BrokerServer:
             return
         ended_s = now_s()
         modelled_s = self._capacity.matching_s(len(self.broker.tables.subscriptions)) if self._capacity else 0.0
-        self._meters.arrived(ended_s, count)
-        self._meters.matched(count * modelled_s or ended_s - started_s, ended_s - started_s, ended_s, count)
+        self.broker.meters.arrived(ended_s, count)
+        self.broker.meters.matched(count * modelled_s or ended_s - started_s, ended_s - started_s, ended_s, count)
 
     def _flush(self) -> None:
         time_s = now_s()
@@ -325,7 +325,7 @@ class BrokerServer:
                 self._schedule()
             if parts:
                 data = b"".join(parts)
-                self._meters.queued_output(len(data), time_s)
+                self.broker.meters.queued_output(len(data), time_s)
                 connection.write(data)
 
     async def _tick(self) -> None:
@@ -377,12 +377,8 @@ class BrokerServer:
     # ---- status and end ----
 
     def _load(self, time_s: float) -> LoadIndices:
-        return self._meters.read(
-            time_s,
-            input_count=self.broker.input_count,
-            output_count=sum(peer.link.queued_count for peer in self.broker.peers.values()),
-            memory_bytes=resident_bytes()[0],
-        )
+        self.broker.memory_bytes = resident_bytes()[0]
+        return self.broker.read_load(time_s)
 
     def _record_load(self, time_s: float) -> None:
         """Keep a load record; a recorder that fails is told of once and asked no more."""
@@ -432,6 +428,7 @@ class BrokerServer:
                     subscriptions_count=len(peer.subscriptions),
                 )
                 for peer in broker.peers.values()
+                if peer.role != "agent"
             ),
         )
 

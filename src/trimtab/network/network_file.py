@@ -103,6 +103,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
         return BrokerConfig(
             name=name,
             session=session,
+            address=str(self.broker(name).listen),
             neighbours=self.neighbours_of(name),
             subscription_covering=options.covering,
             advertisement_covering=options.advertisement_covering,

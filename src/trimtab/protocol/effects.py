@@ -52,9 +52,10 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Open a connection to this broker as well, and keep it open."""
+    """Open a connection to this broker as well, and keep it open; the address is empty where the world knows it."""
 
     broker: str
+    address: str = ""
 
 
 class Shut(msgspec.Struct, frozen=True):
@@ -69,4 +70,17 @@ class Moved(msgspec.Struct, frozen=True):
     broker: str
 
 
-Effect: TypeAlias = Close | Deliver | InForce | Taken | Rejected | Open | Shut | Moved
+class NotMoved(msgspec.Struct, frozen=True):
+    """The client was asked to move to this broker but stays where it is."""
+
+    broker: str
+    reason: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Something for the records, if any are kept."""
+
+    record: msgspec.Struct
+
+
+Effect: TypeAlias = Close | Deliver | InForce | Taken | Rejected | Open | Shut | Moved | NotMoved | Record

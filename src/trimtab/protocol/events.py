@@ -44,9 +44,11 @@ class LinkRemoved(msgspec.Struct, frozen=True):
 
 
 class MoveTo(msgspec.Struct, frozen=True):
-    """Move this client's subscriptions to another broker (clients only)."""
+    """Move this client's subscriptions to another broker (clients only); `cause` names what it is for."""
 
     broker: str
+    address: str = ""
+    cause: str = ""
 
 
 Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo

@@ -65,6 +65,10 @@ class Publish(Message, frozen=True, tag="pub"):
     session: str = ""
 
 
+class ControlPublish(Publish, frozen=True, tag="cpub"):
+    """A publication of an agent inside a broker, for agents of other brokers; it overtakes those of clients."""
+
+
 class Accepted(Message, frozen=True, tag="acc"):
     """The publisher's broker has taken over all publications up to this sequence number."""
 
@@ -80,9 +84,10 @@ class Refused(Message, frozen=True, tag="no"):
 
 
 class Members(Message, frozen=True, tag="members"):
-    """Brokers that can now be reached through the sender."""
+    """Brokers that can now be reached through the sender, and where clients find them, in the same order."""
 
     names: tuple[str, ...]
+    addresses: tuple[str, ...] = ()
 
 
 class Gone(Message, frozen=True, tag="gone"):
@@ -93,6 +98,13 @@ class Gone(Message, frozen=True, tag="gone"):
 
 class Synced(Message, frozen=True, tag="synced"):
     """The receiver has been told all that the sender and everything behind it knew when the link came to be."""
+
+
+class Redirect(Message, frozen=True, tag="redirect"):
+    """A broker asks a client to move to another broker, found at the address; `cause` names what it is for."""
+
+    broker: str
+    address: str = ""
 
 
 class MovedSubscription(msgspec.Struct, frozen=True):
@@ -126,6 +138,18 @@ class End(Message, frozen=True, tag="end"):
     move: str
 
 
+class Stay(Message, frozen=True, tag="stay"):
+    """A client asks its old broker to undo a move whose end has not come for too long."""
+
+    move: str
+
+
+class Stayed(Message, frozen=True, tag="stayed"):
+    """The old broker goes on serving the client: the move has not happened and will not."""
+
+    move: str
+
+
 AnyMessage = (
     Advertise
     | Unadvertise
@@ -133,14 +157,18 @@ AnyMessage = (
     | Unsubscribe
     | Confirmed
     | Publish
+    | ControlPublish
     | Accepted
     | Refused
     | Members
     | Gone
     | Synced
+    | Redirect
     | MoveIn
     | Handover
     | End
+    | Stay
+    | Stayed
 )
 """Every message, for decoding."""
 

@@ -160,7 +160,7 @@ def _never_resend() -> list[Patch]:
 
 
 def _lose_control() -> list[Patch]:
-    original = Broker._send
+    original = Broker.send
     said_count = 0
 
     def send(self: Broker, name: str, message: Any, now_s: float) -> None:
@@ -171,7 +171,7 @@ def _lose_control() -> list[Patch]:
                 return
         original(self, name, message, now_s)
 
-    return [(Broker, "_send", send)]
+    return [(Broker, "send", send)]
 
 
 def _class_of_markers(overtaking: str) -> list[Patch]:

@@ -238,10 +238,19 @@ def _draw_faults(rng: Random, brokers: list[str], links: list[tuple[str, str, fl
     return faults
 
 
+_MOVE_WITHIN_S: Final = (0.02, 0.5, 30.0)
+"""Moves that end in time, and moves that must often be undone."""
+
+
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
     link = LinkConfig(window_frames_count=plan.window_frames_count)
-    world = World(plan.seed, link=link, acknowledge_after_s=plan.acknowledge_after_s)
+    world = World(
+        plan.seed,
+        link=link,
+        acknowledge_after_s=plan.acknowledge_after_s,
+        move_within_s=_MOVE_WITHIN_S[plan.seed % len(_MOVE_WITHIN_S)],
+    )
 
     def config(name: str) -> BrokerConfig:
         pairs = [(first, second) for first, second, _ in plan.links]

@@ -20,7 +20,7 @@ from trimtab.broker.core import Broker, Peer
 from trimtab.client.session import ClientConfig, ClientSession, WindowFull
 from trimtab.language import Filter, Publication, Value
 from trimtab.protocol.codec import encode_frame
-from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, Open, Rejected, Shut, Taken
+from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.link import LinkConfig
@@ -124,7 +124,14 @@ class ClientNode:
 class World:
     """Brokers, clients, links and time."""
 
-    def __init__(self, seed: int, *, link: LinkConfig | None = None, acknowledge_after_s: float = 0.0):
+    def __init__(
+        self,
+        seed: int,
+        *,
+        link: LinkConfig | None = None,
+        acknowledge_after_s: float = 0.0,
+        move_within_s: float = ClientConfig.move_within_s,
+    ):
         self.now_s = 0.0
         self.rng = Random(seed)
         self.checker = DeliveryChecker()
@@ -138,6 +145,7 @@ class World:
         self.moves_refused_count = 0
         self.closed: list[Close] = []
         self._acknowledge_after_s = acknowledge_after_s
+        self._move_within_s = move_within_s
         self._owing: dict[str, ClientNode] = {}
         """Clients that owe nothing but an acknowledgement, which may wait a little for others."""
         self._link_config = link or LinkConfig()
@@ -210,7 +218,7 @@ class World:
         connection = Connection((name, broker), latency_s)
         self.links[frozenset((name, broker))] = connection
         self.brokers[broker].connections[name] = connection
-        session = ClientSession(ClientConfig(name, link=self._link_config))
+        session = ClientSession(ClientConfig(name, move_within_s=self._move_within_s, link=self._link_config))
         self.clients[name] = ClientNode(session, connection)
         self._join_frame_faults(connection)
         self._bring_up(connection)
@@ -657,8 +665,8 @@ class World:
                 case Taken(sequence=sequence):
                     self.checker.taken(node.name, sequence)
                     self._publish_held_back(node)
-                case Rejected(reason=reason) if reason.startswith("no way leads to "):
-                    self.moves_refused_count += 1  # the new broker has not heard of the old one yet
+                case NotMoved():
+                    self.moves_refused_count += 1
                 case Rejected(about=about, reason=reason):
                     self.checker.rejected(node.name, about, reason, self.now_s)
                 case Close():

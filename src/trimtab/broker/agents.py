@@ -1,0 +1,213 @@
+"""The agents of one broker: what they hear and what they ask for, carried out through the broker's own tables."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from trimtab.language import Filter, Value
+from trimtab.load.agents import (
+    Action,
+    Agent,
+    AgentEvent,
+    Announce,
+    Capacity,
+    ClientStayed,
+    Heard,
+    Listen,
+    MoveClient,
+    Note,
+    Tell,
+    Unlisten,
+    Woken,
+)
+from trimtab.load.indices import LoadIndices
+from trimtab.protocol.effects import Effect, Record
+from trimtab.protocol.link import Link, LinkConfig
+from trimtab.protocol.messages import Advertise, AnyMessage, ControlPublish, Redirect, Subscribe, Unsubscribe
+
+if TYPE_CHECKING:
+    from trimtab.broker.core import Broker
+
+
+class Inbox(Link):
+    """An agent's side of the output queues: what is sent to it waits here until the broker's present step is done."""
+
+    def __init__(self) -> None:
+        super().__init__(LinkConfig())
+        self.heard: deque[AnyMessage] = deque()
+
+    def enqueue(self, message: AnyMessage, now_s: float) -> None:
+        """Agents hear each other; what clients publish is not for them."""
+        if type(message) is ControlPublish:
+            self.heard.append(message)
+
+
+class View:
+    """A broker as its agents see it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def name(self) -> str:
+        """The broker's name."""
+        return self._broker.name
+
+    def neighbours(self) -> list[str]:
+        """The brokers that this one has links to."""
+        return [peer.name for peer in self._broker.peers.values() if peer.role == "broker"]
+
+    def clients(self) -> list[str]:
+        """The clients that may be moved."""
+        return [
+            peer.name
+            for peer in self._broker.peers.values()
+            if peer.role == "client" and peer.subscriptions and not peer.advertisements
+        ]
+
+    def publishers(self) -> list[str]:
+        """The clients with advertisements."""
+        return [peer.name for peer in self._broker.peers.values() if peer.role == "client" and peer.advertisements]
+
+    def filters_of(self, client: str) -> list[Filter]:
+        """A client's subscriptions."""
+        peer = self._broker.peers.get(client)
+        if peer is None:
+            return []
+        return [self._broker.tables.subscriptions[id].filter for id in peer.subscriptions]
+
+    def covering_filters(self) -> list[Filter]:
+        """What neighbours were asked for on behalf of clients."""
+        tables = self._broker.tables
+        ids: dict[str, None] = {}
+        for neighbour in self.neighbours():
+            ids.update(dict.fromkeys(tables.told_to(neighbour)[1]))
+        entries = [tables.subscriptions[id] for id in ids]
+        return [entry.filter for entry in entries if self._broker.peers[entry.hop].role == "client"]
+
+    def subscription_count(self) -> int:
+        """Subscriptions in the matching engine."""
+        return len(self._broker.tables.subscriptions)
+
+    def load(self, now_s: float) -> LoadIndices:
+        """The load of this moment."""
+        return self._broker.read_load(now_s)
+
+    def capacity(self) -> Capacity:
+        """What the broker has."""
+        meters = self._broker.meters.config
+        return Capacity(meters.bandwidth_bytes_per_s, meters.memory_bytes)
+
+
+class Agents:
+    """Runs the agents of a broker."""
+
+    def __init__(self, broker: Broker, agents: Sequence[Agent]) -> None:
+        self._broker = broker
+        self._agents = {f"{broker.name}/{agent.name}": agent for agent in agents}
+        self.inboxes = {name: Inbox() for name in self._agents}
+        self._sequences = dict.fromkeys(self._agents, 0)
+        self._ids: dict[tuple[str, str], str] = {}
+        self._next_id = 1
+        self._effects: list[Effect] = []
+        self._moving: dict[str, str] = {}
+        """Clients that were asked to move, with the cause: one intent at a time for each, whoever has it."""
+
+    def start(self, now_s: float) -> None:
+        """The broker begins its work."""
+        for name, agent in self._agents.items():
+            self._carry_out(name, agent.start(View(self._broker), now_s), now_s)
+
+    def tell_all(self, event: AgentEvent, now_s: float) -> None:
+        """Something has happened that any agent may want to know."""
+        for name, agent in self._agents.items():
+            self._carry_out(name, agent.handle(event, now_s), now_s)
+
+    def matched(self, values: Mapping[str, Value], hops: Sequence[str], now_s: float) -> None:
+        """A publication of a client was matched."""
+        for name, agent in self._agents.items():
+            if agent.observes:
+                self._carry_out(name, agent.matched(values, hops, now_s), now_s)
+
+    def move_ended(self, event: AgentEvent, client: str, now_s: float) -> None:
+        """A client has come, left, or refused to; the next intent may concern it."""
+        self._moving.pop(client, None)
+        self.tell_all(event, now_s)
+
+    def client_gone(self, client: str, now_s: float) -> None:
+        """A client left the network, perhaps while it was asked to move."""
+        cause = self._moving.pop(client, None)
+        if cause is not None:
+            self.tell_all(ClientStayed(client, cause, "it has left the network"), now_s)
+
+    def wake_at_s(self) -> float | None:
+        """When the first agent wants to be woken."""
+        times = (agent.wake_at_s() for agent in self._agents.values())
+        return min((time for time in times if time is not None), default=None)
+
+    def wake(self, now_s: float) -> None:
+        """Wake the agents whose time has come."""
+        for name, agent in self._agents.items():
+            due_s = agent.wake_at_s()
+            if due_s is not None and due_s <= now_s:
+                self._carry_out(name, agent.handle(Woken(), now_s), now_s)
+
+    def run(self, now_s: float) -> list[Effect]:
+        """Let the agents hear what was sent to them; returns what the world is to do."""
+        for name, inbox in self.inboxes.items():
+            while inbox.heard:
+                message = inbox.heard.popleft()
+                assert isinstance(message, ControlPublish)
+                self._carry_out(name, self._agents[name].handle(Heard(message.values), now_s), now_s)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _carry_out(self, name: str, actions: Sequence[Action], now_s: float) -> None:
+        broker = self._broker
+        for action in actions:
+            match action:
+                case Tell(values=values, cause=cause):
+                    self._sequences[name] += 1
+                    message = ControlPublish(
+                        publisher=name,
+                        sequence=self._sequences[name],
+                        values=dict(values),
+                        origin_s=now_s,
+                        session=broker.config.session,
+                        cause=cause,
+                    )
+                    broker.say_from_agent(name, message)
+                case Announce(filter=filter):
+                    broker.say_from_agent(name, Advertise(id=self._new_id(name), filter=filter))
+                case Listen(key=key, filter=filter):
+                    self._ids[name, key] = id = self._new_id(name)
+                    broker.say_from_agent(name, Subscribe(id=id, filter=filter))
+                case Unlisten(key=key):
+                    broker.say_from_agent(name, Unsubscribe(id=self._ids.pop((name, key))))
+                case MoveClient(client=client, to_broker=to_broker, cause=cause):
+                    self._move(client, to_broker, cause, now_s)
+                case Note(record=record):
+                    self._effects.append(Record(record))
+
+    def _move(self, client: str, to_broker: str, cause: str, now_s: float) -> None:
+        """Admit an intent to move a client, or say why it cannot be: the only place where such intents are admitted."""
+        broker = self._broker
+        peer = broker.peers.get(client)
+        if peer is None or peer.role != "client":
+            reason = "it is not a client of this broker"
+        elif client in self._moving:
+            reason = f"it is already asked to move, by {self._moving[client]}"
+        elif broker.towards(to_broker) is None:
+            reason = f"no way leads to {to_broker}"
+        else:
+            self._moving[client] = cause
+            broker.send(client, Redirect(broker=to_broker, address=broker.address_of(to_broker), cause=cause), now_s)
+            return
+        self.tell_all(ClientStayed(client, cause, reason), now_s)
+
+    def _new_id(self, name: str) -> str:
+        id = f"{name}/{self._next_id}"
+        self._next_id += 1
+        return id

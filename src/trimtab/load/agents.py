@@ -1,0 +1,184 @@
+"""Agents: the parts of a broker that watch its load and decide, and what they may see and ask for.
+
+An agent talks as a client does: it advertises, subscribes and publishes, with control publications that overtake those
+of clients. It sees its broker through `Host` and returns actions; it opens nothing, sends nothing and reads no clock
+itself. The routing code knows no agent by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from trimtab.language import Filter, Value
+from trimtab.load.indices import LoadIndices
+
+# ---- what an agent sees ----
+
+
+class Host(Protocol):
+    """What an agent may know of its broker."""
+
+    @property
+    def name(self) -> str:
+        """The broker's name."""
+        ...
+
+    def neighbours(self) -> list[str]:
+        """The brokers that this one has links to."""
+        ...
+
+    def clients(self) -> list[str]:
+        """The clients that may be moved: those with subscriptions and without advertisements, in a defined order."""
+        ...
+
+    def publishers(self) -> list[str]:
+        """The clients with advertisements."""
+        ...
+
+    def filters_of(self, client: str) -> list[Filter]:
+        """A client's subscriptions."""
+        ...
+
+    def covering_filters(self) -> list[Filter]:
+        """What the broker has asked its neighbours for on behalf of clients: its covering subscription set."""
+        ...
+
+    def subscription_count(self) -> int:
+        """Subscriptions in the matching engine."""
+        ...
+
+    def load(self, now_s: float) -> LoadIndices:
+        """The load of this moment, not smoothed."""
+        ...
+
+    def capacity(self) -> Capacity:
+        """What the broker has."""
+        ...
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """A broker's resources that ratios refer to."""
+
+    bandwidth_bytes_per_s: float
+    memory_bytes: float
+
+
+# ---- what an agent is told ----
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A control publication that one of the agent's subscriptions matches."""
+
+    values: Mapping[str, Value]
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """The time that the agent's `wake_at_s` told has come."""
+
+
+class ClientCame(msgspec.Struct, frozen=True):
+    """A client has moved in: it is served here from now on."""
+
+    client: str
+    cause: str
+
+
+class ClientLeft(msgspec.Struct, frozen=True):
+    """A client has moved away: another broker serves it."""
+
+    client: str
+    cause: str
+
+
+class ClientStayed(msgspec.Struct, frozen=True):
+    """A client that was asked to move did not, or has left the network."""
+
+    client: str
+    cause: str
+    reason: str
+
+
+class NeighboursChanged(msgspec.Struct, frozen=True):
+    """A link appeared or disappeared."""
+
+
+AgentEvent: TypeAlias = Heard | Woken | ClientCame | ClientLeft | ClientStayed | NeighboursChanged
+
+
+# ---- what an agent asks for ----
+
+
+class Announce(msgspec.Struct, frozen=True):
+    """Advertise the agent's control publications."""
+
+    filter: Filter
+
+
+class Listen(msgspec.Struct, frozen=True):
+    """Subscribe to control publications; the key is the agent's own name for the subscription."""
+
+    key: str
+    filter: Filter
+
+
+class Unlisten(msgspec.Struct, frozen=True):
+    """End a subscription."""
+
+    key: str
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Publish a control publication."""
+
+    values: Mapping[str, Value]
+    cause: str = ""
+
+
+class MoveClient(msgspec.Struct, frozen=True):
+    """Ask a client to move to another broker."""
+
+    client: str
+    to_broker: str
+    cause: str
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something for the records."""
+
+    record: msgspec.Struct
+
+
+Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | Note
+
+
+class Agent(Protocol):
+    """A state machine that lives in a broker."""
+
+    @property
+    def name(self) -> str:
+        """Distinguishes the agents of one broker."""
+        ...
+
+    @property
+    def observes(self) -> bool:
+        """Whether `matched` is to be called for each publication now."""
+        ...
+
+    def start(self, host: Host, now_s: float) -> list[Action]:
+        """The broker begins its work."""
+        ...
+
+    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+        """Something has happened."""
+        ...
+
+    def matched(self, values: Mapping[str, Value], hops: Sequence[str], now_s: float) -> list[Action]:
+        """A client's publication was matched and goes to these neighbours and clients."""
+        ...
+
+    def wake_at_s(self) -> float | None:
+        """When the agent wants its next `Woken`."""
+        ...
