@@ -590,8 +590,8 @@ class Broker:
         if peer is None:
             return
         peer.link.disconnect()
-        if peer.role == "client" and peer.moved and not peer.subscriptions and not peer.advertisements:
-            self._remove_peer(name, now_s)  # another broker serves it
+        if peer.role == "client" and peer.moved and peer.link.idle and not peer.subscriptions:
+            self._remove_peer(name, now_s)  # it has heard the end of its move: another broker serves it
         elif peer.role == "client":
             peer.lease_ends_s = now_s + self.config.client_lease_s
 

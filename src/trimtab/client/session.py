@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -37,6 +38,8 @@ from trimtab.protocol.messages import (
     Unsubscribe,
 )
 
+MOVE_WITHIN_S: Final = 30.0
+
 
 class ClientConfig(msgspec.Struct, frozen=True):
     """One client's settings."""
@@ -48,7 +51,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
     publish_window_count: int = 1_000
     """Publications that may wait for the broker's acceptance; a full window holds the application back."""
 
-    move_within_s: float = 30.0
+    move_within_s: float = MOVE_WITHIN_S
     """A move that has not ended by then is undone if it still can be; well above the backlog of a busy broker."""
 
     link: LinkConfig = LinkConfig()

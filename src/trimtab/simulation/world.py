@@ -17,7 +17,7 @@ import msgspec
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker, Peer
-from trimtab.client.session import ClientConfig, ClientSession, WindowFull
+from trimtab.client.session import MOVE_WITHIN_S, ClientConfig, ClientSession, WindowFull
 from trimtab.language import Filter, Publication, Value
 from trimtab.protocol.codec import encode_frame
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
@@ -130,7 +130,7 @@ class World:
         *,
         link: LinkConfig | None = None,
         acknowledge_after_s: float = 0.0,
-        move_within_s: float = ClientConfig.move_within_s,
+        move_within_s: float = MOVE_WITHIN_S,
     ):
         self.now_s = 0.0
         self.rng = Random(seed)
