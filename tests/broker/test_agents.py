@@ -26,7 +26,7 @@ from trimtab.load.agents import (
     Woken,
 )
 from trimtab.protocol.effects import Deliver, Effect, Moved, NotMoved, Open, Shut
-from trimtab.protocol.events import Connected, Disconnected, Received, Step, Wake
+from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
 
 ALL = Filter.parse("[class,eq,'TALK']")
 STOCKS = Filter.parse("[class,eq,'STOCK']")
@@ -108,7 +108,7 @@ class Chain:
             if isinstance(effect, Open) and effect.broker not in self.refuses_connections:
                 self.connect(client, effect.broker)
             elif isinstance(effect, Shut) and client in self.brokers[effect.broker].peers:
-                self.brokers[effect.broker].handle(Disconnected(client), 0.0)
+                self.brokers[effect.broker].handle(LinkRemoved(client), 0.0)
 
     def rest(self, now_s: float = 0.0) -> None:
         busy = True

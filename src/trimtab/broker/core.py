@@ -249,9 +249,7 @@ class Broker:
             name, data = self._data_in.popleft()
             if isinstance(data, Publish):
                 return self._publication(name, data, now_s)
-            if isinstance(data, Handover):
-                self._handover(data, now_s)
-            elif name in self.peers:
+            if name in self.peers:
                 return self._control(name, data, now_s)
         return []
 
@@ -355,12 +353,14 @@ class Broker:
                 self._gone(peer, names, now_s)
             case MoveIn():
                 self._move_in(peer, message, now_s)
+            case Handover():
+                self._handover(message, now_s)
             case Stay(move=move):
                 self._stay(peer, move, now_s)
             case Refused(about=cause, reason=reason):
                 if self._agents is not None and peer.role == "client":
                     self._agents.move_ended(ClientStayed(name, cause, reason), name, now_s)
-            case Publish() | Handover() | End() | Accepted() | Redirect() | Stayed():
+            case Publish() | End() | Accepted() | Redirect() | Stayed():
                 pass  # data comes another way; the rest is for clients
         return []
 
@@ -590,9 +590,7 @@ class Broker:
         if peer is None:
             return
         peer.link.disconnect()
-        if peer.role == "client" and peer.moved and peer.link.idle and not peer.subscriptions:
-            self._remove_peer(name, now_s)  # it has heard the end of its move: another broker serves it
-        elif peer.role == "client":
+        if peer.role == "client":
             peer.lease_ends_s = now_s + self.config.client_lease_s
 
     def _remove_peer(self, name: str, now_s: float) -> None:

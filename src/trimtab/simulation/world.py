@@ -651,6 +651,8 @@ class World:
     def _wake_client(self, node: ClientNode, planned_s: float) -> None:
         if node.wake_s == planned_s:
             node.wake_s = float("inf")
+        if node.has_left:
+            return
         self._client_effects(node, node.session.handle(_WAKE, self.now_s))
         self._pump_client(node)
 
