@@ -54,8 +54,8 @@ class BrokerResources(msgspec.Struct, frozen=True, kw_only=True):
     """m_o"""
     matching_memory_bytes: float = 0.0
     """m_m"""
-    memory_bytes: float = float("inf")
-    """The memory that it has (m_t)."""
+    memory_bytes: float | None = None
+    """The memory that it has (m_t); None if that is no limit."""
 
     @property
     def input_utilization_ratio(self) -> float:
@@ -75,7 +75,7 @@ class BrokerResources(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def memory_utilization_ratio(self) -> float:
         """M_r, equation 4.12."""
-        return self.memory_used_bytes / self.memory_bytes
+        return 0.0 if self.memory_bytes is None else self.memory_used_bytes / self.memory_bytes
 
     @property
     def highest_utilization_ratio(self) -> float:

@@ -1,0 +1,177 @@
+"""What brokers say to each other in order to balance, as frozen values that travel as ordinary publications.
+
+Source: A. Cheung, dynamic load balancing in distributed content-based publish/subscribe (thesis, 2006), section 3.4:
+class LB_CONTROL, addressed by the attribute brokerID.
+
+The whole message is one attribute, `body`, in JSON; its kind, session and sender stand beside it as attributes of
+their own, so that people and filters can see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from trimtab.balancing.padres.decisions import Action, Status
+from trimtab.language import Filter, LanguageError, Value
+from trimtab.load.estimation import BrokerResources
+
+LB_CONTROL: Final = "LB_CONTROL"
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What the offloading broker must know of the accepting one (the list in section 3.4.1)."""
+
+    resources: BrokerResources
+    filters: tuple[Filter, ...]
+    """The covering set of its routing table: what these filters match, it receives anyway."""
+
+
+class ControlMessage(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
+    """Anything that is said about a session; the broker that asked for the session has named it."""
+
+    session: str
+    sender: str
+
+
+class OffloadRequest(ControlMessage, frozen=True, tag="request"):
+    """Would you take load from me?"""
+
+    action: Action
+
+
+class OffloadReply(ControlMessage, frozen=True, tag="reply"):
+    """Yes, with what you must know of me (status OK), or no, with the status that forbids it."""
+
+    status: Status
+    offer: Offer | None = None
+
+
+class OffloadStart(ControlMessage, frozen=True, tag="start"):
+    """These clients are told to move to you; said again with fewer when some of them will not come."""
+
+    clients: tuple[str, ...]
+
+
+class OffloadDone(ControlMessage, frozen=True, tag="done"):
+    """These clients have arrived, and I await no more."""
+
+    arrived: tuple[str, ...]
+
+
+class OffloadCancel(ControlMessage, frozen=True, tag="cancel"):
+    """The session is over for me."""
+
+    reason: str
+
+
+class CallForHelp(ControlMessage, frozen=True, tag="help"):
+    """An overloaded broker tells its cluster-head that nobody in the cluster can take its load."""
+
+
+class GlobalRequest(ControlMessage, frozen=True, tag="global-request"):
+    """Would your cluster balance with mine?"""
+
+    cluster: str
+    edge_brokers: tuple[str, ...]
+
+
+class GlobalReply(ControlMessage, frozen=True, tag="global-reply"):
+    """Yes (status OK), or no, with the status that forbids it."""
+
+    cluster: str
+    status: Status
+    edge_brokers: tuple[str, ...] = ()
+
+
+class GlobalDone(ControlMessage, frozen=True, tag="global-done"):
+    """The session between our clusters is over."""
+
+    reason: str
+
+
+class ExchangeStart(ControlMessage, frozen=True, tag="exchange-start"):
+    """A cluster-head tells its edge-brokers to listen to the other cluster's load information."""
+
+    cluster: str
+
+
+class ExchangeEnd(ControlMessage, frozen=True, tag="exchange-end"):
+    """A cluster-head tells its edge-brokers to stop listening, and to forget the other cluster's brokers."""
+
+    cluster: str
+
+
+AnyControl: TypeAlias = (
+    OffloadRequest
+    | OffloadReply
+    | OffloadStart
+    | OffloadDone
+    | OffloadCancel
+    | CallForHelp
+    | GlobalRequest
+    | GlobalReply
+    | GlobalDone
+    | ExchangeStart
+    | ExchangeEnd
+)
+"""Every control message, for decoding."""
+
+
+def _encode_other(value: Any) -> Any:
+    if isinstance(value, Filter):
+        return value.to_data()
+    raise NotImplementedError(f"{type(value).__name__} does not travel")
+
+
+def _decode_other(wanted: type, value: Any) -> Any:
+    if wanted is Filter:
+        return Filter.from_data(value)
+    raise NotImplementedError(f"{wanted.__name__} does not travel")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
+_decoder: Final[msgspec.json.Decoder[AnyControl]] = msgspec.json.Decoder(AnyControl, dec_hook=_decode_other)
+
+
+def control_filter(broker: str) -> Filter:
+    """What a broker subscribes to in order to hear what is said to it.
+
+    >>> control_filter("B1") == Filter.parse("[class,eq,'LB_CONTROL'],[brokerID,eq,'B1']")
+    True
+    """
+    return Filter.where({"class": LB_CONTROL, "brokerID": broker})
+
+
+def control_to_values(message: AnyControl, to: str) -> dict[str, Value]:
+    """A message to a broker as the attributes of a publication.
+
+    >>> values = control_to_values(OffloadRequest(session="B1/1", sender="B1", action=Action.INPUT), to="B2")
+    >>> values["brokerID"], values["kind"], values["session"]
+    ('B2', 'request', 'B1/1')
+    >>> control_from_values(values)
+    OffloadRequest(action=<Action.INPUT: 'input'>, session='B1/1', sender='B1')
+    """
+    return {
+        "class": LB_CONTROL,
+        "brokerID": to,
+        "sender": message.sender,
+        "session": message.session,
+        "kind": str(message.__struct_config__.tag),
+        "body": _encoder.encode(message).decode(),
+    }
+
+
+def control_from_values(values: Mapping[str, Value]) -> AnyControl:
+    """Read a message; raises a ValueError that says what is wrong with the attributes."""
+    if values.get("class") != LB_CONTROL:
+        raise ValueError(f"not a control message: the class is {values.get('class')!r}, not {LB_CONTROL!r}")
+    body = values.get("body")
+    if not isinstance(body, str):
+        raise ValueError("not a control message: no body")
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, LanguageError) as error:
+        raise ValueError(f"not a control message: {error}") from None
