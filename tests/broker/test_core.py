@@ -12,7 +12,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.client.session import ClientConfig, ClientSession, WindowFull
 from trimtab.protocol.effects import Close, Rejected
-from trimtab.protocol.events import Connected, LinkRemoved, Wake
+from trimtab.protocol.events import Connected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import Hello
 from trimtab.protocol.messages import Unsubscribe
 
@@ -195,3 +195,26 @@ def test_nothing_is_in_force_before_every_configured_neighbour_has_told_what_it_
     publisher.publish(quote(1), 0.0)
     network.run()
     assert network.deliveries("subscriber") == [("publisher", 1)]
+
+
+def test_a_link_that_came_back_is_looked_after_before_the_lease_that_it_had_would_have_ended() -> None:
+    network = Direct("B1")
+    network.client("alice", "B1").subscribe(QUOTES, 0.0)
+    network.run()
+    network.disconnect("alice", "B1")
+    broker = network.brokers["B1"]
+    assert broker.wake_at_s() == broker.config.client_lease_s
+    network.connect("alice", "B1")
+    publisher = network.client("publisher", "B1")
+    publisher.advertise(QUOTES, 0.0)
+    network.run()
+    publisher.publish(quote(1), 0.0)
+    frame = publisher.take_frame(0.0)
+    assert frame is not None
+    broker.handle(Received("publisher", frame), 0.0)
+    broker.handle(Step(), 0.0)
+    assert broker.take_frame("alice", 5.0) is not None
+    assert broker.wake_at_s() == 5.0 + broker.config.link.retransmit_after_s
+    broker.handle(Wake(), 6.0)
+    assert broker.sendable() == ["publisher", "alice"]
+    assert broker.take_frame("alice", 6.0) is not None

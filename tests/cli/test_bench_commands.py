@@ -111,3 +111,14 @@ def test_a_peer_that_is_not_installed_is_told_with_the_command_that_installs_it(
     makers, missing = bench_plane.find_systems(["nats", "mosquitto"])
     assert len(makers) == 1
     assert [each.install for each in missing] == ["apt-get install nats-server", "apt-get install mosquitto"]
+
+
+def test_bench_sim_tells_checked_deliveries_per_second_of_cpu() -> None:
+    result = CliRunner().invoke(app, ["bench", "sim", "--duration", "15", "--json"])
+    assert result.exit_code == 0
+    scenarios = json.loads(result.stdout)["scenarios"]
+    assert [each["scenario"] for each in scenarios] == ["stock-throughput", "stock-single"]
+    for each in scenarios:
+        assert each["deliveries_count"] > 1_000
+        assert each["deliveries_per_cpu_s"] > 0
+        assert each["violations_count"] == 0

@@ -4,9 +4,10 @@ import pytest
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
+from trimtab.simulation.capacity import PUBLICATION_BYTES, Capacity
 from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Partition, Pause, Reorder
 from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import PUBLICATION_BYTES, Capacity, World
+from trimtab.simulation.world import World
 
 LINKS = [("B1", "B2"), ("B2", "B3"), ("B2", "B4")]
 
@@ -46,7 +47,7 @@ def test_a_publication_takes_the_latency_of_its_way() -> None:
     world = figure_2_2()
     world.publish("p", {"a": 6})
     assert finish(world) == []
-    assert world.checker.delays_s == [pytest.approx(0.001 + 0.01 + 0.01 + 0.001)]
+    assert world.checker.delays.recent_s == [pytest.approx(0.001 + 0.01 + 0.01 + 0.001)]
 
 
 def test_matching_takes_time_that_grows_with_the_subscriptions() -> None:
@@ -54,7 +55,7 @@ def test_matching_takes_time_that_grows_with_the_subscriptions() -> None:
     world.publish("p", {"a": 6})
     assert finish(world) == []
     subscriptions_count = [1, 2, 1]  # at B1 (sub2 is covered), B2 and B4
-    assert world.checker.delays_s == [pytest.approx(0.022 + 0.01 * sum(subscriptions_count))]
+    assert world.checker.delays.recent_s == [pytest.approx(0.022 + 0.01 * sum(subscriptions_count))]
 
 
 def test_publications_wait_for_bandwidth() -> None:
@@ -62,7 +63,7 @@ def test_publications_wait_for_bandwidth() -> None:
     for _ in range(3):
         world.publish("p", {"a": 6})
     assert finish(world) == []
-    first, second, third = world.checker.delays_s
+    first, second, third = world.checker.delays.recent_s
     assert first > 3.0
     assert second - first > 0.99
     assert third - second > 0.99

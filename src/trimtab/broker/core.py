@@ -8,10 +8,11 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -50,6 +51,8 @@ from trimtab.protocol.messages import (
     Unsubscribe,
     is_control,
 )
+
+_NEVER_S: Final = float("inf")
 
 
 class Peer:
@@ -105,6 +108,9 @@ class Broker:
         """Neighbours that have not told all they know; nothing is in force as long as their publishers are unknown."""
         self._sync_told: dict[str, None] = {}
         self._held_confirmations: list[tuple[str, str]] = []
+        self._watched: list[tuple[float, str]] = []
+        """Peers with whom something may become due, by time; the time may have moved on since."""
+        self._planned_s: dict[str, float] = {}
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
         self._data_in: deque[tuple[str, AnyMessage]] = deque()
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
@@ -129,7 +135,7 @@ class Broker:
     def _handle(self, event: Event, now_s: float) -> list[Effect]:
         match event:
             case Received(peer=peer, frame=frame):
-                self._receive(peer, frame, now_s)
+                self.receive(peer, frame, now_s)
                 return []
             case Step():
                 return self._step(now_s)
@@ -190,7 +196,9 @@ class Broker:
         if known is None:
             return None
         self._say_acceptance(known, now_s)
-        return known.link.take(now_s)
+        frame = known.link.take(now_s)
+        self._watch(known)
+        return frame
 
     def take_new(self, peer: str, count: int, now_s: float) -> tuple[int, int, list[AnyMessage]]:
         """Up to `count` new messages for a peer at once, as `Link.take_new` gives them; `take_frame` has the rest."""
@@ -198,7 +206,9 @@ class Broker:
         if known is None:
             return 1, 0, []
         self._say_acceptance(known, now_s)
-        return known.link.take_new(count, now_s)
+        taken = known.link.take_new(count, now_s)
+        self._watch(known)
+        return taken
 
     def _say_acceptance(self, peer: Peer, now_s: float) -> None:
         if self._owes_acceptance(peer):
@@ -213,13 +223,55 @@ class Broker:
     def _owes_acceptance(self, peer: Peer) -> bool:
         return peer.accepted_owed and peer.link.connected
 
+    def take_in_turn(self, peer: str, now_s: float) -> tuple[Payload | Ack | None, bool]:
+        """The next frame for a peer, None if there is none now, and whether there may be another behind it."""
+        known = self.peers.get(peer)
+        if known is None:
+            return None, False
+        if known.accepted_owed:
+            self._say_acceptance(known, now_s)
+        link = known.link
+        frame = link.take(now_s)
+        if link.unacknowledged_count == 1:
+            self._watch(known)  # with more than one it is watched already
+        return frame, frame is not None and link.has_frame()
+
+    def owes_only_ack(self, peer: str) -> bool:
+        """Whether all that there is to send to a peer is an acknowledgement, which may wait a little."""
+        known = self.peers.get(peer)
+        if known is None or known.accepted_owed:
+            return False
+        return known.link.has_frame() and not known.link.has_more_than_ack()
+
     def wake_at_s(self) -> float | None:
         """When the broker wants its next `Wake`."""
-        times = [peer.link.wake_at_s() for peer in self.peers.values()]
-        times.extend(peer.lease_ends_s for peer in self.peers.values())
-        if self._agents is not None:
-            times.append(self._agents.wake_at_s())
+        times = [self._next_due_s(), None if self._agents is None else self._agents.wake_at_s()]
         return min((time for time in times if time is not None), default=None)
+
+    def _next_due_s(self) -> float | None:
+        """When something is due with a peer."""
+        watched = self._watched
+        while watched:
+            planned_s, name = watched[0]
+            peer = self.peers.get(name)
+            due_s = None if peer is None or self._planned_s.get(name) != planned_s else _due_s(peer)
+            if due_s is None:
+                heapq.heappop(watched)
+                if self._planned_s.get(name) == planned_s:
+                    del self._planned_s[name]
+            elif due_s > planned_s:
+                heapq.heapreplace(watched, (due_s, name))
+                self._planned_s[name] = due_s
+            else:
+                return planned_s
+        return None
+
+    def _watch(self, peer: Peer) -> None:
+        """Something may become due with a peer; asking all of thousands when that is takes long."""
+        due_s = _due_s(peer)
+        if due_s is not None and due_s < self._planned_s.get(peer.name, _NEVER_S):
+            self._planned_s[peer.name] = due_s
+            heapq.heappush(self._watched, (due_s, peer.name))
 
     def read_load(self, now_s: float) -> LoadIndices:
         """The load indices of this moment."""
@@ -232,12 +284,15 @@ class Broker:
 
     # ---- one publication's way ----
 
-    def _receive(self, name: str, frame: Payload | Ack, now_s: float) -> None:
+    def receive(self, name: str, frame: Payload | Ack, now_s: float) -> None:
+        """A frame arrived from a peer: the same as the event `Received`, for worlds with very many of them."""
         peer = self.peers.get(name)
         if peer is None:
             return  # a frame that was under way when the peer was removed
-        self._maybe_sendable[name] = None
-        for message in peer.link.receive(frame, now_s):
+        messages = peer.link.receive(frame, now_s)
+        if messages or peer.link.has_frame():
+            self._maybe_sendable[name] = None
+        for message in messages:
             (self._control_in if is_control(message) else self._data_in).append((name, message))
 
     def _step(self, now_s: float) -> list[Effect]:
@@ -266,7 +321,7 @@ class Broker:
             self._agents.matched(message.values, hops, now_s)
         for hop in hops:
             if hop != source or is_from_client:
-                effects.extend(self._send_publication(self.peers[hop], onward, now_s))
+                effects += self._send_publication(self.peers[hop], onward, now_s)
         return effects
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
@@ -540,6 +595,7 @@ class Broker:
             self.peers[name] = peer
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
+        self._watch(peer)
         self._maybe_sendable[name] = None
         if is_new and peer.role == "broker":
             peer.behind[name] = ""
@@ -592,6 +648,7 @@ class Broker:
         peer.link.disconnect()
         if peer.role == "client":
             peer.lease_ends_s = now_s + self.config.client_lease_s
+            self._watch(peer)
 
     def _remove_peer(self, name: str, now_s: float) -> None:
         peer = self.peers.pop(name, None)
@@ -645,9 +702,20 @@ class Broker:
         effects: list[Effect] = []
         if self._agents is not None:
             self._agents.wake(now_s)
-        for peer in list(self.peers.values()):
-            peer.link.wake(now_s)
-            self._maybe_sendable[peer.name] = None
+        while (due_s := self._next_due_s()) is not None and due_s <= now_s:
+            _, name = heapq.heappop(self._watched)
+            del self._planned_s[name]
+            peer = self.peers[name]
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
-                self._remove_peer(peer.name, now_s)
+                self._remove_peer(name, now_s)
+                continue
+            peer.link.wake(now_s)
+            self._maybe_sendable[name] = None
+            self._watch(peer)
         return effects
+
+
+def _due_s(peer: Peer) -> float | None:
+    """When to look after a peer: when its link wants to send again, or its lease ends."""
+    wake_s, lease_s = peer.link.wake_at_s(), peer.lease_ends_s
+    return wake_s if lease_s is None or (wake_s is not None and wake_s < lease_s) else lease_s

@@ -92,6 +92,39 @@ def bench_match(  # noqa: PLR0917 (each one is an option)
         raise typer.Exit(1)
 
 
+@app.command("sim")
+def bench_sim(
+    duration_s: Annotated[
+        float | None, typer.Option("--duration", min=10.0, metavar="S", help="Simulated seconds instead of its own.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Checked deliveries per second of CPU in the simulation; exit code 1 if a promise was broken.
+
+    \b
+    Example:
+      trimtab bench sim
+      trimtab bench sim --duration 5000 --json
+    """
+    import msgspec
+
+    from trimtab.lab.bench_sim import measure
+
+    measured = []
+    for figures in measure(duration_s):
+        measured.append(figures)
+        if not as_json:
+            typer.echo(
+                f"{figures.scenario:<17} {figures.deliveries_per_cpu_s:>9,.0f} checked deliveries per second of CPU "
+                f"({figures.deliveries_count:,} in {figures.cpu_s:.2f} s, {figures.simulated_s:,.0f} s simulated, "
+                f"{figures.violations_count:,} violations)"
+            )
+    if as_json:
+        typer.echo(json.dumps({"scenarios": msgspec.to_builtins(measured)}, indent=2))
+    if any(figures.violations_count for figures in measured):
+        raise typer.Exit(1)
+
+
 @app.command("plane")
 def bench_plane(
     against: Annotated[

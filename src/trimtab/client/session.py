@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
-from trimtab.matching import Matcher
 from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
@@ -106,7 +106,7 @@ class ClientSession:
         self._advertisements: dict[str, Filter] = {}
         self._in_force: dict[str, None] = {}
         self._subscriptions: dict[str, Filter] = {}
-        self._matcher: Matcher = Matcher()
+        self._own_filters = OwnFilters()
         self._held: deque[Publish | Unadvertise] = deque()
         self._ending: dict[str, None] = {}
         """Advertisements that end as soon as the publications before their end are sent."""
@@ -143,7 +143,7 @@ class ClientSession:
         """Ask for what the filter matches; an `InForce` effect tells when nothing will be missed."""
         id = self._new_id("s")
         self._subscriptions[id] = filter
-        self._matcher.add(id, filter)
+        self._own_filters.add(id, filter)
         self._say(Subscribe(id=id, filter=filter), now_s)
         return id
 
@@ -205,7 +205,7 @@ class ClientSession:
         """Take in an event; returns what the world is to do for the application."""
         match event:
             case Received(peer=peer, frame=frame):
-                return self._receive(peer, frame, now_s)
+                return self.receive(peer, frame, now_s)
             case Connected(peer=peer, hello=hello):
                 if self._move is not None and peer == self._move.broker:
                     self._connected_to_new(self._move, hello, now_s)
@@ -356,8 +356,9 @@ class ClientSession:
         self._held = deque([*self._unaccepted, *self._held])
         self._unaccepted.clear()
 
-    def _receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
-        link = self._link_to(broker)
+    def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
+        """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
+        link = self.link if broker == self.broker else self._link_to(broker)
         effects: list[Effect] = []
         for message in link.receive(frame, now_s) if link is not None else []:
             move = self._move
@@ -410,7 +411,7 @@ class ClientSession:
         if message.sequence <= self._last_delivered.get(message.publisher, 0):
             return []
         self._last_delivered[message.publisher] = message.sequence
-        wanted = tuple(sorted(map(str, self._matcher.match(message.values))))
+        wanted = self._own_filters.matching(message.values)
         if not wanted:
             return []  # unsubscribed meanwhile
         return [
@@ -446,7 +447,7 @@ class ClientSession:
         del self._subscriptions[id]
         self._in_force.pop(id, None)
         self._ids_by_wire_id.pop(self._wire_ids.get(id, id), None)
-        self._matcher.remove(id)
+        self._own_filters.remove(id)
 
     def _new_id(self, kind: str) -> str:
         id = f"{self.name}/{kind}{self._next_id}"

@@ -52,7 +52,7 @@ class Publication(Mapping[str, Value]):
     def trusted(cls, values: dict[str, Value]) -> Publication:
         """Wrap values that have been checked already, without looking at them again."""
         publication = object.__new__(cls)
-        object.__setattr__(publication, "values_by_name", values)
+        _set_values(publication, values)
         return publication
 
     @classmethod
@@ -112,6 +112,9 @@ class Publication(Mapping[str, Value]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Publication, (self.values_by_name,))
+
+
+_set_values = Publication.__dict__["values_by_name"].__set__
 
 
 def _comparable(values: dict[str, Value]) -> dict[str, tuple[bool, Value]]:

@@ -140,9 +140,11 @@ class Link:
             message = (self._control or self._data).popleft()
             if not self._unacknowledged:
                 self._progress_s = now_s
-            self._unacknowledged.append((self._next_number, message))
-            self._next_number += 1
-            return self._payload(self._next_number - 1, message)
+            number = self._next_number
+            self._unacknowledged.append((number, message))
+            self._next_number = number + 1
+            self._ack_owed = self._gap_seen
+            return Payload(number, self._expected - 1, message)
         if self._ack_owed:
             gap, self._ack_owed, self._gap_seen = self._gap_seen, False, False
             return Ack(self._expected - 1, gap)

@@ -76,7 +76,7 @@ def _forget_late_pull() -> list[Patch]:
 
 
 def _accept_too_early() -> list[Patch]:
-    original = Broker._receive
+    original = Broker.receive
 
     def receive(self: Broker, name: str, frame: Any, now_s: float) -> None:
         original(self, name, frame, now_s)
@@ -85,7 +85,7 @@ def _accept_too_early() -> list[Patch]:
             if isinstance(frame.message, Publish):
                 peer.link.enqueue(Accepted(publisher=name, sequence=frame.message.sequence), now_s)
 
-    return [(Broker, "_receive", receive)]
+    return [(Broker, "receive", receive)]
 
 
 def _confirm_too_early() -> list[Patch]:

@@ -16,12 +16,16 @@ import msgspec
 from trimtab.language import Filter, Value
 from trimtab.matching import Matcher
 from trimtab.protocol.effects import Deliver
+from trimtab.simulation.delays import Delays
 
 _SAMPLE_EVERY: Final = 256
 """Every so many publications the engine's answer is compared with brute force."""
 
 _ALWAYS_SAMPLED_COUNT: Final = 32
 """The first publications are always compared."""
+
+_VALUES_MAX_COUNT: Final = 50_000
+"""So many publications are remembered; far more than are under way at any time."""
 
 _VIOLATIONS_MAX_COUNT: Final = 1_000
 
@@ -57,15 +61,18 @@ class DeliveryChecker:
         self.advertisements: dict[str, tuple[str, Filter]] = {}
         """Live ones: the client and the filter."""
         self.advertisements_in_force: dict[str, None] = {}
-        self.delays_s: list[float] = []
+        self.delays = Delays()
         self.deliveries_count = 0
         self.accepted_count = 0
         self.published_count = 0
         self._matcher: Matcher = Matcher()
         self._due: dict[tuple[str, int], dict[str, None]] = {}
+        """By publication: the subscriptions that still wait for it."""
         self._values: dict[tuple[str, int], Mapping[str, Value]] = {}
+        """Of the latest publications, for subscriptions that were not in force when they were accepted."""
+        self._note_delay = self.delays.recent_s.append
         self._accepted_until: dict[str, int] = {}
-        self._hops_total = 0
+        self._forgotten_until: dict[str, int] = {}
 
     # ---- what happens ----
 
@@ -123,6 +130,11 @@ class DeliveryChecker:
         if due:
             self._due[publisher, sequence] = due
         self._values[publisher, sequence] = values
+        if len(self._values) > _VALUES_MAX_COUNT:
+            oldest = next(iter(self._values))
+            del self._values[oldest]
+            self._forgotten_until[oldest[0]] = oldest[1]
+        self.delays.fold_if_many()
 
     def taken(self, publisher: str, sequence: int) -> None:
         """A publisher was told that its publications up to a number are accepted."""
@@ -139,7 +151,7 @@ class DeliveryChecker:
         key = (publisher, sequence)
         due = self._due.get(key)
         self.deliveries_count += len(deliver.subscriptions)
-        self.delays_s.append(deliver.delay_s)
+        self._note_delay(deliver.delay_s)
         for id in deliver.subscriptions:
             subscription = self.subscriptions[id]
             if due is None or due.pop(id, 0) is not None:
@@ -156,6 +168,8 @@ class DeliveryChecker:
     def _check_undemanded(self, subscription: Subscription, client: str, deliver: Deliver, now_s: float) -> None:
         what = f"{deliver.publisher}:{deliver.sequence} to {subscription.id} at {now_s:.6f} s"
         values = self._values.get((deliver.publisher, deliver.sequence))
+        if values is None and 0 < deliver.sequence <= self._forgotten_until.get(deliver.publisher, 0):
+            values = deliver.publication.values_by_name  # long ago: only whether it matches can be told
         if subscription.client != client or subscription.ended:
             self._violate("not asked for", what)
         elif values is None:

@@ -19,11 +19,12 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.bugs import Bug
+from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
 from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.trace import Trace
-from trimtab.simulation.world import Capacity, World
+from trimtab.simulation.world import World
 
 CHURN_S: Final = 20.0
 """Clients act and faults happen during so many seconds; then everything heals and comes to rest."""
@@ -67,6 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
     advertisement_covering: bool
     window_frames_count: int
     acknowledge_after_s: float
+    bundle_s: float
     brokers: dict[str, Capacity]
     links: list[tuple[str, str, float]]
     clients: list[tuple[str, str, float]]
@@ -105,7 +107,8 @@ def draw_plan(seed: int) -> Plan:
         subscription_covering=rng.random() < 0.75,
         advertisement_covering=rng.random() < 0.6,
         window_frames_count=rng.choice((2, 5, 1024)),
-        acknowledge_after_s=rng.choice((0.0, 0.05)),
+        acknowledge_after_s=rng.choice((0.0, 0.05, 0.5)),
+        bundle_s=rng.choice((0.0, 0.0, 0.025)),
         brokers={name: _draw_capacity(rng, slow) for name in brokers},
         links=links,
         clients=clients,
@@ -249,6 +252,7 @@ def run_plan(plan: Plan) -> RunReport:
         plan.seed,
         link=link,
         acknowledge_after_s=plan.acknowledge_after_s,
+        bundle_s=plan.bundle_s,
         move_within_s=_MOVE_WITHIN_S[plan.seed % len(_MOVE_WITHIN_S)],
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,7 +14,9 @@ import msgspec
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
+from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
+from trimtab.simulation.faults import FrameFault
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.scenario import (
     PublisherPart,
@@ -26,13 +29,19 @@ from trimtab.simulation.scenario import (
 )
 from trimtab.simulation.workloads.quotes import Quote, generate_quotes, load_quotes
 from trimtab.simulation.workloads.stock import StockWorkload, publication_of
-from trimtab.simulation.world import Capacity, World
+from trimtab.simulation.world import World
 
 REST_WITHIN_S: Final = 36_000.0
 """After the scenario's duration what is under way has this time to arrive; an overloaded broker may need hours."""
 
-ACKNOWLEDGE_AFTER_S: Final = 0.05
-"""How long a client that has nothing else to say lets an acknowledgement wait."""
+RETRANSMIT_AFTER_S: Final = 10.0
+"""When links send again what was not acknowledged, in scenarios where no frame is lost on a living connection."""
+
+ACKNOWLEDGE_AFTER_RATIO: Final = 0.4
+"""How long an acknowledgement may wait for others, as a share of the time after which a link sends again."""
+
+BUNDLE_S: Final = 0.025
+"""Frames to clients are handed over together for so long, each with its own time; some ten frames at 1 Mbps."""
 
 _PERCENTILES: Final = (50, 95, 99, 100)
 
@@ -84,7 +93,10 @@ class ScenarioRun:
         self.seed = scenario.seed if seed is None else seed
         options = scenario.network
         self.link_config = LinkConfig(window_frames_count=options.window_frames_count)
-        self.world = World(self.seed, link=self.link_config, acknowledge_after_s=ACKNOWLEDGE_AFTER_S)
+        if not any(isinstance(fault, FrameFault) for fault in scenario.fault):
+            self.link_config = msgspec.structs.replace(self.link_config, retransmit_after_s=RETRANSMIT_AFTER_S)
+        acknowledge_after_s = ACKNOWLEDGE_AFTER_RATIO * self.link_config.retransmit_after_s
+        self.world = World(self.seed, link=self.link_config, acknowledge_after_s=acknowledge_after_s, bundle_s=BUNDLE_S)
         self._rng = Random(f"trimtab scenario {self.seed}")
         if quotes is None and scenario.quotes:
             quotes = load_quotes(Path(scenario.quotes))
@@ -96,7 +108,8 @@ class ScenarioRun:
 
     def run(self) -> Summary:
         """Let everything happen and come to rest, check it, and sum it up."""
-        self.world.run(self.scenario.duration_s + REST_WITHIN_S)
+        with _few_collections():
+            self.world.run(self.scenario.duration_s + REST_WITHIN_S)
         check_rest(self.world, [link.between for link in self.scenario.link])
         return self._summary()
 
@@ -266,7 +279,6 @@ class ScenarioRun:
 
     def _summary(self) -> Summary:
         world, checker = self.world, self.world.checker
-        delays_s = sorted(checker.delays_s)
         kinds = [violation.kind for violation in checker.violations]
         return Summary(
             scenario=self.scenario.name,
@@ -276,8 +288,8 @@ class ScenarioRun:
             clients_count=len(world.clients),
             publications_count=checker.accepted_count,
             deliveries_count=checker.deliveries_count,
-            delay_mean_s=sum(delays_s) / len(delays_s) if delays_s else 0.0,
-            delay_percentiles_s={str(percent): percentile(delays_s, percent) for percent in _PERCENTILES},
+            delay_mean_s=checker.delays.mean_s,
+            delay_percentiles_s={str(percent): checker.delays.percentile_s(percent) for percent in _PERCENTILES},
             lost_count=kinds.count("missing"),
             duplicated_count=kinds.count("delivered twice"),
             reordered_count=kinds.count("out of order"),
@@ -289,12 +301,12 @@ class ScenarioRun:
         )
 
 
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The value below or at which that share of the values lies; 0 without values.
-
-    >>> percentile([1.0, 2.0, 3.0, 4.0], 50), percentile([1.0, 2.0, 3.0, 4.0], 100), percentile([], 50)
-    (2.0, 4.0, 0.0)
-    """
-    if not ordered:
-        return 0.0
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Look for cycles of garbage seldom: a run makes many objects that live a while, and next to no cycles."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)

@@ -1,0 +1,294 @@
+"""Brokers in the simulated world: a machine with a processor that matches and a bandwidth that its queues share."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.broker.core import Broker, Peer
+from trimtab.load.agents import Agent
+from trimtab.load.indices import LoadIndices
+from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Step, Wake
+from trimtab.protocol.frames import Hello, Payload
+from trimtab.protocol.messages import Publish
+from trimtab.simulation.capacity import (
+    PUBLICATION_BYTES,
+    Capacity,
+    frame_bytes,
+    matching_delay_s,
+    memory_bytes,
+    queued_count,
+)
+from trimtab.simulation.checkers import DeliveryChecker
+from trimtab.simulation.clock import Clock
+from trimtab.simulation.connections import Connection, Frames, Sending, Transport
+
+_STEP: Final = Step()
+_WAKE: Final = Wake()
+_NEVER_S: Final = float("inf")
+
+
+class ObservedBroker(Broker):
+    """A broker that tells the checker when it takes over a publication, and is otherwise the same."""
+
+    def __init__(
+        self, config: BrokerConfig, checker: DeliveryChecker, agents: Sequence[Agent] = (), now_s: float = 0.0
+    ) -> None:
+        super().__init__(config, agents, now_s)
+        self._checker = checker
+
+    def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
+        taken = super()._take_over(peer, message, now_s)
+        if taken:
+            self._checker.accepted(message.publisher, message.sequence, message.values, now_s)
+        return taken
+
+
+class BrokerHost:
+    """A broker and its machine."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        capacity: Capacity,
+        clock: Clock,
+        transport: Transport,
+        closed: list[Close],
+        *,
+        commit_s: float,
+        acknowledge_after_s: float,
+    ) -> None:
+        self.name = broker.name
+        self.broker = broker
+        self.capacity = capacity
+        self.connections: dict[str, Connection] = {}
+        self.is_paused = False
+        self._clock = clock
+        self._transport = transport
+        self._closed = closed
+        self._commit_s = commit_s
+        self._acknowledge_after_s = acknowledge_after_s
+        self._s_per_byte = 8 / capacity.bandwidth_mbps / 1e6 if capacity.bandwidth_mbps else 0.0
+        self._meters = broker.meters
+        self._is_matching = False
+        self._is_sending = False
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._arrived_s: deque[float] = deque()
+        """When the publications of the input queue arrived."""
+        self._turn: OrderedDict[str, None] = OrderedDict()
+        """Peers that may have a frame to send, the one whose turn it is first."""
+        self._owing: dict[str, None] = {}
+        """Neighbours that are owed nothing but an acknowledgement, which may wait a little."""
+        self._wake_s = _NEVER_S
+
+    def load(self) -> LoadIndices:
+        """The broker's load at this moment, with modelled times, bytes and memory."""
+        self._tell_load()
+        return self.broker.read_load(self._clock.now_s)
+
+    def _tell_load(self) -> None:
+        """Tell the broker what its machine knows: how long its output queues take, and its memory."""
+        self._meters.sent(queued_count(self.broker) * PUBLICATION_BYTES * self._s_per_byte)
+        self.broker.memory_bytes = memory_bytes(self.broker)
+
+    # ---- the connections' side ----
+
+    def greeting(self, peer: str) -> Hello:
+        """What the broker greets a peer with."""
+        return self.broker.greeting(peer)
+
+    def connected(self, peer: str, hello: Hello) -> None:
+        """A peer's greeting arrived."""
+        self._carry_out(self.broker.handle(Connected(peer, hello), self._clock.now_s))
+        self.pump()
+
+    def disconnected(self, peer: str) -> None:
+        """The connection to a peer is gone."""
+        self._carry_out(self.broker.handle(Disconnected(peer), self._clock.now_s))
+        self.pump()
+
+    def left(self, peer: str) -> None:
+        """A client or neighbour is gone for good."""
+        if not self.waits(self.left, peer):
+            self._carry_out(self.broker.handle(LinkRemoved(peer), self._clock.now_s))
+            self.pump()
+
+    def receive(self, peer: str, frames: Frames, at_s: float) -> bool:
+        """Hand frames to the broker's input queue."""
+        for frame in frames:
+            self.broker.receive(peer, frame, at_s)
+            if type(frame) is Payload and type(frame.message) is Publish:
+                self._meters.arrived(at_s)
+                self._arrived_s.append(at_s)
+        return True
+
+    # ---- pauses ----
+
+    def pause(self, for_s: float) -> bool:
+        """Do nothing for a while; whether that is new."""
+        if self.is_paused:
+            return False
+        self.is_paused = True
+        self._clock.at(self._clock.now_s + for_s, self._resume)
+        return True
+
+    def _resume(self) -> None:
+        self.is_paused = False
+        waiting, self._waiting = self._waiting, deque()
+        for action, arguments in waiting:
+            action(*arguments)
+        self.pump()
+
+    def waits(self, action: Callable[..., None], *arguments: Any) -> bool:
+        """Whether the broker is paused; if so it does this later."""
+        if self.is_paused:
+            self._waiting.append((action, arguments))
+        return self.is_paused
+
+    # ---- work ----
+
+    def pump(self) -> None:
+        """Let the broker do all it can at this moment: control at once, publications as its CPU allows, then send."""
+        if self.is_paused:
+            return
+        broker = self.broker
+        while not self._is_matching and broker.input_count:
+            if self.capacity.cpu_mhz and broker.next_is_publication:
+                delay_s = matching_delay_s(len(broker.tables.subscriptions), self.capacity.cpu_mhz)
+                self._is_matching = True
+                self._clock.at(self._clock.now_s + delay_s, self._matched, delay_s)
+            else:
+                self._step(0.0)
+        if self._s_per_byte:
+            self._send_paced()
+        else:
+            self._send_all()
+        self._plan_wake()
+
+    def _matched(self, delay_s: float) -> None:
+        if self.waits(self._matched, delay_s):
+            return
+        self._is_matching = False
+        broker = self.broker
+        while broker.input_count and not broker.next_is_publication:
+            self._step(0.0)
+        if broker.input_count:
+            self._step(delay_s)
+        self.pump()
+
+    def _step(self, matching_s: float) -> None:
+        broker, now_s = self.broker, self._clock.now_s
+        counters = broker.counters
+        in_count, out_count = counters.publications_in_count, counters.publications_out_count
+        self._carry_out(broker.handle(_STEP, now_s))
+        arrived_s = now_s
+        while len(self._arrived_s) > broker.input_count:
+            arrived_s = self._arrived_s.popleft()
+        if counters.publications_in_count > in_count:
+            self._meters.matched(matching_s, now_s - arrived_s - matching_s, now_s)
+            self._meters.queued_output((counters.publications_out_count - out_count) * PUBLICATION_BYTES, now_s)
+
+    def _touched(self) -> list[str]:
+        """Peers that may have something to send; a neighbour that is owed nothing but an acknowledgement waits."""
+        touched = self.broker.touched()
+        if not self._acknowledge_after_s:
+            return touched
+        ready: list[str] = []
+        for name in touched:
+            connection = self.connections.get(name)
+            if connection is None or not connection.is_inner or not self.broker.owes_only_ack(name):
+                ready.append(name)
+                continue
+            if not self._owing:
+                self._clock.at(self._clock.now_s + self._acknowledge_after_s, self._acknowledge)
+            self._owing[name] = None
+        return ready
+
+    def _acknowledge(self) -> None:
+        owing, self._owing = self._owing, {}
+        if self.waits(self._acknowledge_to, owing):
+            return
+        self._acknowledge_to(owing)
+
+    def _acknowledge_to(self, owing: Mapping[str, None]) -> None:
+        for name in owing:
+            connection = self.connections.get(name)
+            if connection is not None and self.broker.owes_only_ack(name):
+                frame = self.broker.take_frame(name, self._clock.now_s)
+                if frame is not None:
+                    self._transport.transmit(connection, self.name, [frame], self._clock.now_s)
+
+    def _send_all(self) -> None:
+        take, now_s = self.broker.take_frames, self._clock.now_s
+        sendings: list[Sending] = []
+        for peer in self._touched():
+            frames = take(peer, now_s)
+            connection = self.connections.get(peer)
+            if frames and connection is not None:
+                sendings.append((connection, self.name, frames, now_s))
+        if sendings:
+            self._transport.transmit_bundled(sendings)
+
+    def _send_paced(self) -> None:
+        """Send at the broker's bandwidth, one frame after the other; the peers with something to send take turns.
+
+        What fits into a short time is committed at once, so that a frame that comes then waits for that time's end.
+        """
+        turn = self._turn
+        for peer in self._touched():
+            turn[peer] = None
+        if self._is_sending or not turn:
+            return
+        now_s = self._clock.now_s
+        departs_s, until_s = now_s, now_s + self._commit_s
+        take, s_per_byte, connections = self.broker.take_in_turn, self._s_per_byte, self.connections
+        name, publication_s = self.name, PUBLICATION_BYTES * s_per_byte
+        sendings: list[Sending] = []
+        while turn:
+            peer, _ = turn.popitem(last=False)
+            frame, has_more = take(peer, departs_s)
+            if frame is None:
+                continue
+            if has_more:
+                turn[peer] = None
+            is_publication = type(frame) is Payload and type(frame.message) is Publish
+            departs_s += publication_s if is_publication else frame_bytes(frame) * s_per_byte
+            connection = connections.get(peer)
+            if connection is not None:
+                sendings.append((connection, name, [frame], departs_s))
+            if departs_s >= until_s:
+                break
+        if departs_s > now_s:
+            self._is_sending = True
+            self._clock.at(departs_s, self._sent)
+        if sendings:
+            self._transport.transmit_bundled(sendings)
+
+    def _sent(self) -> None:
+        self._is_sending = False
+        self.pump()
+
+    def _plan_wake(self) -> None:
+        wake_s = self.broker.wake_at_s()
+        if wake_s is not None and wake_s < self._wake_s:
+            self._wake_s = wake_s
+            self._clock.at(wake_s, self._wake, wake_s)
+
+    def _wake(self, planned_s: float) -> None:
+        if self._wake_s == planned_s:
+            self._wake_s = _NEVER_S
+        if not self.is_paused:
+            self._tell_load()
+            self._carry_out(self.broker.handle(_WAKE, self._clock.now_s))
+            self.pump()
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Close):
+                self._closed.append(effect)
+                connection = self.connections[effect.peer]
+                connection.stays_down = True
+                self._transport.take_down(connection)

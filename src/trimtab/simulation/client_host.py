@@ -1,0 +1,227 @@
+"""Client sessions in the simulated world: where they are connected, and what their applications see."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from trimtab.client.session import ClientSession, WindowFull
+from trimtab.language import Publication
+from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
+from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
+from trimtab.protocol.frames import Hello
+from trimtab.simulation.broker_host import BrokerHost
+from trimtab.simulation.checkers import DeliveryChecker
+from trimtab.simulation.clock import Clock
+from trimtab.simulation.connections import Connection, Frames, Sending, Transport
+from trimtab.simulation.trace import Trace
+
+_WAKE: Final = Wake()
+_NEVER_S: Final = float("inf")
+
+
+class Surroundings:
+    """What all clients of a world share."""
+
+    def __init__(  # noqa: PLR0917 (parts of a world)
+        self,
+        clock: Clock,
+        transport: Transport,
+        trace: Trace,
+        checker: DeliveryChecker,
+        acknowledge_after_s: float,
+        acknowledge_max_count: int,
+    ) -> None:
+        self.clock = clock
+        self.transport = transport
+        self.note = trace.add
+        self.checker = checker
+        self.brokers: dict[str, BrokerHost] = {}
+        self.closed: list[Close] = []
+        self.moves_count = 0
+        self.moves_refused_count = 0
+        self.acknowledge_after_s = acknowledge_after_s
+        self.acknowledge_max_count = acknowledge_max_count
+        """A client that has so many frames to acknowledge does so at once, lest its broker's window fill up."""
+        self.owing: dict[str, ClientHost] = {}
+        """Clients that owe nothing but an acknowledgement, which may wait a little for others."""
+
+    def owe(self, client: ClientHost) -> None:
+        """A client's acknowledgement waits with those of others."""
+        if not self.owing:
+            self.clock.at(self.clock.now_s + self.acknowledge_after_s, self._acknowledge_all)
+        self.owing[client.name] = client
+
+    def _acknowledge_all(self) -> None:
+        owing, self.owing = self.owing, {}
+        now_s = self.clock.now_s
+        sendings: list[Sending] = []
+        for client in owing.values():
+            client.owed_count = 0
+            if len(client.connections) != 1 or client.session.link.has_more_than_ack():
+                client.send()
+                continue
+            ack = client.session.link.take(now_s)
+            if ack is not None:
+                (connection,) = client.connections.values()
+                sendings.append((connection, client.name, [ack], now_s))
+        self.transport.transmit_bundled(sendings)
+
+
+class ClientHost:
+    """A client session and where it is connected."""
+
+    def __init__(self, session: ClientSession, surroundings: Surroundings, latency_s: float) -> None:
+        self.name = session.name
+        self.is_paused = False
+        self.session = session
+        self.connections: dict[str, Connection] = {}
+        """By broker: one, or two during a move."""
+        self.latency_s = latency_s
+        self.has_left = False
+        self.held_back: deque[Publication] = deque()
+        """Publications that wait for room in the session's window."""
+        self.owed_count = 0
+        self._around = surroundings
+        self._clock = surroundings.clock
+        self._checker = surroundings.checker
+        self._wake_s = _NEVER_S
+
+    # ---- the application's side ----
+
+    def publish(self, publication: Publication) -> None:
+        """Publish; if the window is full the publication waits for room."""
+        self.held_back.append(publication)
+        self._publish_held_back()
+        self.send()
+
+    def move(self, broker: str) -> None:
+        """Ask the session to go on at another broker."""
+        self._carry_out_all(self.session.handle(MoveTo(broker), self._clock.now_s))
+        self.send()
+
+    def leave(self) -> None:
+        """Go for good."""
+        self.has_left = True
+        for broker in list(self.connections):
+            self._shut(broker)
+            self.session.handle(Disconnected(broker), self._clock.now_s)
+
+    def _publish_held_back(self) -> None:
+        while self.held_back and not self.session.window_is_full:
+            try:
+                sequence = self.session.publish(self.held_back[0], self._clock.now_s)
+            except WindowFull:
+                return
+            self.held_back.popleft()
+            self._checker.published(self.name, sequence)
+
+    # ---- the connections' side ----
+
+    def greeting(self, peer: str) -> Hello:
+        """What the session greets a broker with."""
+        return self.session.greeting(peer)
+
+    def connected(self, peer: str, hello: Hello) -> None:
+        """A broker's greeting arrived."""
+        self._carry_out_all(self.session.handle(Connected(peer, hello), self._clock.now_s))
+        self.send()
+
+    def disconnected(self, peer: str) -> None:
+        """The connection to a broker is gone."""
+        self.session.handle(Disconnected(peer), self._clock.now_s)
+
+    def waits(self, action: Callable[..., None], *arguments: Any) -> bool:
+        """Clients are never paused."""
+        return False
+
+    def receive(self, peer: str, frames: Frames, at_s: float) -> bool:
+        """Hand frames to the session and what it delivers to the checker; a mere acknowledgement may wait."""
+        session, around, name = self.session, self._around, self.name
+        for frame in frames:
+            for effect in session.receive(peer, frame, at_s):
+                if type(effect) is Deliver:
+                    around.checker.delivered(name, effect, at_s)
+                    around.note((at_s, name, effect.publisher, effect.sequence, effect.subscriptions))
+                else:
+                    self._carry_out(effect, at_s)
+        self.owed_count += len(frames)
+        if (
+            not around.acknowledge_after_s
+            or self.owed_count > around.acknowledge_max_count
+            or len(self.connections) != 1
+            or session.link.has_more_than_ack()
+        ):
+            return True
+        if name not in around.owing:
+            around.owe(self)
+        return False
+
+    def pump(self) -> None:
+        """Send what there is to say."""
+        self.send()
+
+    def send(self) -> None:
+        """Send all that can be sent, and plan when to look after what is not acknowledged."""
+        session, now_s = self.session, self._clock.now_s
+        self.owed_count = 0
+        for broker, connection in self.connections.items():
+            frames: Frames = []
+            while (frame := session.take_frame(now_s, broker)) is not None:
+                frames.append(frame)
+            if frames:
+                self._around.transport.transmit(connection, self.name, frames, now_s)
+        wake_s = session.wake_at_s()
+        if wake_s is not None and wake_s < self._wake_s:
+            self._wake_s = wake_s
+            self._clock.at(wake_s, self._wake, wake_s)
+
+    def _wake(self, planned_s: float) -> None:
+        if self._wake_s == planned_s:
+            self._wake_s = _NEVER_S
+        if self.has_left:
+            return
+        self._carry_out_all(self.session.handle(_WAKE, self._clock.now_s))
+        self.send()
+
+    # ---- effects ----
+
+    def _carry_out_all(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._carry_out(effect, self._clock.now_s)
+
+    def _carry_out(self, effect: Effect, at_s: float) -> None:
+        match effect:
+            case Deliver():
+                self._checker.delivered(self.name, effect, at_s)
+                self._around.note((at_s, self.name, effect.publisher, effect.sequence, effect.subscriptions))
+            case InForce(id=id):
+                self._checker.in_force(id, at_s)
+            case Taken(sequence=sequence):
+                self._checker.taken(self.name, sequence)
+                self._publish_held_back()
+            case NotMoved():
+                self._around.moves_refused_count += 1
+            case Rejected(about=about, reason=reason):
+                self._checker.rejected(self.name, about, reason, at_s)
+            case Close():
+                self._around.closed.append(effect)
+            case Open(broker=broker):
+                self.open(broker)
+            case Shut(broker=broker):
+                self._shut(broker)
+            case Moved():
+                self._around.moves_count += 1
+
+    def open(self, broker: str) -> None:
+        """Connect to a broker."""
+        host = self._around.brokers[broker]
+        connection = self._around.transport.join(self, host, self.latency_s, is_inner=False)
+        host.connections[self.name] = connection
+        self.connections[broker] = connection
+
+    def _shut(self, broker: str) -> None:
+        """Leave a broker for good; if the connection is down, the broker finds out by itself."""
+        connection = self.connections.pop(broker)
+        self._around.transport.shut(connection, self.name, lambda: self._around.brokers[broker].left(self.name))
