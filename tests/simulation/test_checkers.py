@@ -95,3 +95,49 @@ def test_what_never_came_into_force_is_found() -> None:
     checker.advertised("a", "bob", Filter.parse("a > 5"))
     checker.check_at_rest()
     assert kinds(checker) == ["never in force", "never in force"]
+
+
+def test_a_gap_is_allowed_only_where_a_drop_was_counted() -> None:
+    checker = checker_with_a_subscription()
+    for sequence in (1, 2, 3):
+        checker.accepted("p", sequence, {"a": 6}, 2.0)
+    checker.dropped("alice", "p", 1)
+    checker.delivered("alice", deliver(3, {"a": 6}, "s"), 3.0)
+    checker.check_at_rest()
+    assert [violation.text for violation in checker.violations] == ["p:2 to s"]
+
+
+def test_nothing_may_come_after_a_disconnection_and_nothing_is_demanded() -> None:
+    checker = checker_with_a_subscription()
+    for sequence in (1, 2):
+        checker.accepted("p", sequence, {"a": 6}, 2.0)
+    checker.disconnected("alice")
+    checker.check_at_rest()
+    assert kinds(checker) == []
+    checker.delivered("alice", deliver(1, {"a": 6}, "s"), 3.0)
+    assert kinds(checker) == ["not asked for"]
+
+
+def test_after_a_lease_nothing_is_demanded_until_the_subscription_is_in_force_again() -> None:
+    checker = checker_with_a_subscription()
+    checker.accepted("p", 1, {"a": 6}, 2.0)
+    checker.lapsed(["s"])
+    checker.accepted("p", 2, {"a": 6}, 3.0)
+    checker.check_at_rest()
+    assert kinds(checker) == []
+    checker.in_force("s", 4.0)
+    checker.accepted("p", 3, {"a": 6}, 5.0)
+    checker.check_at_rest()
+    assert [violation.text for violation in checker.violations] == ["p:3 to s"]
+
+
+def test_publications_are_forgotten_when_everybody_has_them() -> None:
+    checker = checker_with_a_subscription()
+    for sequence in range(1, 60_000):
+        checker.accepted("p", sequence, {"a": 6}, 2.0)
+        checker.delivered("alice", deliver(sequence, {"a": 6}, "s"), 3.0)
+    assert len(checker._due) == 0
+    assert len(checker._values) <= 50_000
+    checker.subscribed("late", "alice", Filter.parse("a > 5"))
+    checker.delivered("alice", deliver(1, {"a": 6}, "late"), 4.0)
+    assert kinds(checker) == []

@@ -322,6 +322,9 @@ class Broker:
         for hop in hops:
             if hop != source or is_from_client:
                 effects += self._send_publication(self.peers[hop], onward, now_s)
+        for effect in effects:  # behind the publication, for the end of a publisher's advertisements ends routes
+            if isinstance(effect, Close):
+                self._remove_peer(effect.peer, now_s)
         return effects
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
@@ -350,14 +353,20 @@ class Broker:
         if peer.role != "client" or peer.link.queued_data_count <= self.config.client_queue_max_count:
             return []
         if self.config.slow_policy == "drop-oldest":
-            peer.link.drop_oldest_data()
-            self.counters.dropped_count += 1
+            self._drop_oldest(peer)
             return []
         if self.config.slow_policy == "disconnect":
             waiting = peer.link.queued_data_count
-            self._remove_peer(peer.name, now_s)
             return [Close(peer.name, f"too slow: {waiting:,} publications waited; read faster or ask for less")]
         return []
+
+    def _drop_oldest(self, peer: Peer) -> Publish | None:
+        """Give up the publication that has waited longest for a slow client, and count it."""
+        dropped = peer.link.drop_oldest_data()
+        if not isinstance(dropped, Publish):
+            return None
+        self.counters.dropped_count += 1
+        return dropped
 
     # ---- control ----
 

@@ -185,7 +185,8 @@ class Link:
 
     def receive(self, frame: Payload | Ack, now_s: float) -> list[AnyMessage]:
         """Take in a frame; returns the message if it is the next one, nothing if it is repeated or came too early."""
-        self._acknowledge(frame.ack, now_s)
+        if self._unacknowledged:
+            self._acknowledge(frame.ack, now_s)
         if isinstance(frame, Ack):
             if frame.gap and self._unacknowledged and self._resend_index is None:
                 self._resend_index = 0

@@ -46,6 +46,41 @@ class ObservedBroker(Broker):
             self._checker.accepted(message.publisher, message.sequence, message.values, now_s)
         return taken
 
+    def _drop_oldest(self, peer: Peer) -> Publish | None:
+        dropped = super()._drop_oldest(peer)
+        if dropped is not None:
+            self._checker.dropped(peer.name, dropped.publisher, dropped.sequence)
+        return dropped
+
+    def _remove_peer(self, name: str, now_s: float) -> None:
+        peer = self.peers.get(name)
+        if peer is not None and peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
+            self._checker.lapsed(subscription_of(wire_id) for wire_id in peer.subscriptions)
+        super()._remove_peer(name, now_s)
+
+
+class BoundedBroker(ObservedBroker):
+    """A broker whose queues for clients are bounded by what a slow client loses, and are watched."""
+
+    def _send_publication(self, peer: Peer, message: Publish, now_s: float) -> list[Effect]:
+        effects = super()._send_publication(peer, message, now_s)
+        if any(isinstance(effect, Close) for effect in effects):
+            self._checker.disconnected(peer.name)
+        elif peer.role == "client":
+            max_count = self.config.client_queue_max_count + self.config.link.window_frames_count
+            if peer.link.queued_data_count > max_count:
+                self._checker.violate("queue", f"{peer.link.queued_data_count} messages of {self.name} for {peer.name}")
+        return effects
+
+
+def subscription_of(wire_id: str) -> str:
+    """The subscription that brokers know by this id, which each move changes.
+
+    >>> subscription_of("alice/s1@3"), subscription_of("alice/s1")
+    ('alice/s1', 'alice/s1')
+    """
+    return wire_id.rpartition("@")[0] or wire_id
+
 
 class BrokerHost:
     """A broker and its machine."""
@@ -292,3 +327,7 @@ class BrokerHost:
                 connection = self.connections[effect.peer]
                 connection.stays_down = True
                 self._transport.take_down(connection)
+                connection.host_opposite(self.name).dismissed(self.name, effect.reason)
+
+    def dismissed(self, peer: str, reason: str) -> None:
+        """A neighbour has closed the connection; it comes back only if somebody links the two again."""

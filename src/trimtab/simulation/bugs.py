@@ -205,6 +205,32 @@ def _forget_new_stream() -> list[Patch]:
     return [(ClientSession, "_end_move", end_move)]
 
 
+def _drop_too_much() -> list[Patch]:
+    original = Link.drop_oldest_data
+
+    def drop_oldest_data(self: Link) -> Any:
+        dropped = original(self)
+        original(self)
+        return dropped
+
+    return [(Link, "drop_oldest_data", drop_oldest_data)]
+
+
+def _reorder_at_drop() -> list[Patch]:
+    original = Link.drop_oldest_data
+
+    def drop_oldest_data(self: Link) -> Any:
+        dropped = original(self)
+        self._data.reverse()
+        return dropped
+
+    return [(Link, "drop_oldest_data", drop_oldest_data)]
+
+
+def _forget_the_limit() -> list[Patch]:
+    return [(Broker, "_drop_oldest", lambda self, peer: None)]
+
+
 BUGS: Final = tuple(
     Bug(name, text, patches)
     for name, text, patches in (
@@ -240,6 +266,9 @@ BUGS: Final = tuple(
         ("unadvertise-overtakes", "the end of an advertisement overtakes publications", _unadvertise_overtakes),
         ("marker-overtakes", "the marker of a move overtakes publications", _marker_overtakes),
         ("end-overtakes", "the old broker's end of a move overtakes publications", _end_overtakes),
+        ("drop-too-much", "a full queue for a slow client loses two publications and counts one", _drop_too_much),
+        ("reorder-at-drop", "a full queue is turned round when its oldest publication is dropped", _reorder_at_drop),
+        ("forget-the-limit", "a queue for a slow client that loses the oldest is not bounded", _forget_the_limit),
         ("forget-new-stream", "what the new broker sends during a move is thrown away", _forget_new_stream),
     )
 )

@@ -8,7 +8,7 @@ engine; a sample of the answers is compared with brute force.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -40,7 +40,7 @@ class Violation(msgspec.Struct, frozen=True):
 class Subscription:
     """A subscription as the checker sees it."""
 
-    __slots__ = ("client", "ended", "filter", "id", "in_force", "last")
+    __slots__ = ("client", "ended", "filter", "has_lapsed", "id", "in_force", "last")
 
     def __init__(self, id: str, client: str, filter: Filter) -> None:
         self.id = id
@@ -48,6 +48,8 @@ class Subscription:
         self.filter = filter
         self.in_force = False
         self.ended = False
+        self.has_lapsed = False
+        """Whether its client was away for longer than its lease and has not come back into force since."""
         self.last: dict[str, int] = {}
         """The last sequence number delivered, by publisher."""
 
@@ -65,6 +67,8 @@ class DeliveryChecker:
         self.deliveries_count = 0
         self.accepted_count = 0
         self.published_count = 0
+        self.dropped_count = 0
+        self.disconnected_count = 0
         self._matcher: Matcher = Matcher()
         self._due: dict[tuple[str, int], dict[str, None]] = {}
         """By publication: the subscriptions that still wait for it."""
@@ -105,6 +109,34 @@ class DeliveryChecker:
         for id in [id for id, (owner, _) in self.advertisements.items() if owner == client]:
             self.unadvertised(id)
 
+    def lapsed(self, ids: Iterable[str]) -> None:
+        """A client's lease has ended: its subscriptions are no longer in force, and what waited for them is lost."""
+        for id in ids:
+            subscription = self.subscriptions.get(id)
+            if subscription is None or subscription.ended:
+                continue
+            if subscription.in_force:
+                self._matcher.remove(id)
+            subscription.in_force = False
+            subscription.has_lapsed = True
+            for due in self._due.values():
+                due.pop(id, None)
+
+    def dropped(self, client: str, publisher: str, sequence: int) -> None:
+        """A broker has given up a publication that waited for a slow client, and counts it as dropped."""
+        self.dropped_count += 1
+        due = self._due.get((publisher, sequence), {})
+        for id in [id for id in due if self.subscriptions[id].client == client]:
+            del due[id]
+
+    def disconnected(self, client: str) -> None:
+        """A broker has disconnected a slow client for good: nothing more may come, and nothing is demanded."""
+        self.disconnected_count += 1
+        self.left(client)
+        for due in self._due.values():
+            for id in [id for id in due if self.subscriptions[id].client == client]:
+                del due[id]
+
     def in_force(self, id: str, now_s: float) -> None:
         """A client was told that its advertisement or subscription is in force."""
         subscription = self.subscriptions.get(id)
@@ -112,6 +144,7 @@ class DeliveryChecker:
             self.advertisements_in_force[id] = None
         elif not subscription.ended and not subscription.in_force:
             subscription.in_force = True
+            subscription.has_lapsed = False
             self._matcher.add(id, subscription.filter)
 
     def published(self, publisher: str, sequence: int) -> None:
@@ -196,7 +229,7 @@ class DeliveryChecker:
                     "missing", f"{publisher}:{sequence} to {subscription.id}, which got a later one and ended"
                 )
         for subscription in self.subscriptions.values():
-            if not subscription.ended and not subscription.in_force:
+            if not subscription.ended and not subscription.in_force and not subscription.has_lapsed:
                 self._violate("never in force", subscription.id)
         for id in self.advertisements:
             if id not in self.advertisements_in_force:

@@ -80,6 +80,8 @@ class ClientHost:
         """By broker: one, or two during a move."""
         self.latency_s = latency_s
         self.has_left = False
+        self.dismissed_because = ""
+        """What the broker said that closed the connection for good."""
         self.held_back: deque[Publication] = deque()
         """Publications that wait for room in the session's window."""
         self.owed_count = 0
@@ -131,6 +133,12 @@ class ClientHost:
     def disconnected(self, peer: str) -> None:
         """The connection to a broker is gone."""
         self.session.handle(Disconnected(peer), self._clock.now_s)
+
+    def dismissed(self, peer: str, reason: str) -> None:
+        """A broker has closed the connection and told why; the application ends."""
+        self.dismissed_because = reason
+        self.connections.pop(peer, None)
+        self.leave()
 
     def waits(self, action: Callable[..., None], *arguments: Any) -> bool:
         """Clients are never paused."""

@@ -47,6 +47,10 @@ class Host(Protocol):
         """The connection to a peer is gone."""
         ...
 
+    def dismissed(self, peer: str, reason: str) -> None:
+        """The peer has closed the connection for good, and says why."""
+        ...
+
     def receive(self, peer: str, frames: Frames, at_s: float) -> bool:
         """Frames arrived at a time, which may lie a little in the past; whether `pump` is needed."""
         ...

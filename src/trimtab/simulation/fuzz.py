@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from trimtab.broker.config import BrokerConfig
+from trimtab.broker.config import BrokerConfig, SlowPolicy
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.bugs import Bug
@@ -69,6 +69,8 @@ class Plan(msgspec.Struct, frozen=True):
     window_frames_count: int
     acknowledge_after_s: float
     bundle_s: float
+    slow_policy: SlowPolicy
+    client_queue_max_count: int
     brokers: dict[str, Capacity]
     links: list[tuple[str, str, float]]
     clients: list[tuple[str, str, float]]
@@ -85,6 +87,8 @@ class RunReport(msgspec.Struct, frozen=True):
     deliveries_count: int
     publications_count: int
     moves_count: int
+    dropped_count: int
+    disconnected_count: int
     faults_count: dict[str, int]
     violations: list[Violation]
     trace_hash: str
@@ -106,9 +110,11 @@ def draw_plan(seed: int) -> Plan:
         seed=seed,
         subscription_covering=rng.random() < 0.75,
         advertisement_covering=rng.random() < 0.6,
-        window_frames_count=rng.choice((2, 5, 1024)),
+        window_frames_count=rng.choice((1, 2, 5, 1024)),
         acknowledge_after_s=rng.choice((0.0, 0.05, 0.5)),
         bundle_s=rng.choice((0.0, 0.0, 0.025)),
+        slow_policy=rng.choice(("block", "block", "block", "block", "drop-oldest", "drop-oldest", "disconnect")),
+        client_queue_max_count=rng.choice((1, 3, 10)),
         brokers={name: _draw_capacity(rng, slow) for name in brokers},
         links=links,
         clients=clients,
@@ -161,7 +167,7 @@ def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]
         for _ in range(rng.randint(0, 10)):
             time_s += rng.expovariate(1 / rng.choice((0.02, 0.5, 2.0)))
             chance = rng.random()
-            if chance < 0.2:
+            if chance < 0.3:
                 acts.append(Act(time_s, name, "move", broker=rng.choice(brokers)))
             elif chance < 0.5:
                 acts.append(Act(time_s, name, "unsubscribe", which=rng.randrange(6)))
@@ -265,6 +271,8 @@ def run_plan(plan: Plan) -> RunReport:
             subscription_covering=plan.subscription_covering,
             advertisement_covering=plan.advertisement_covering,
             link=link,
+            slow_policy=plan.slow_policy,
+            client_queue_max_count=plan.client_queue_max_count,
         )
 
     for name, capacity in plan.brokers.items():
@@ -295,6 +303,8 @@ def run_plan(plan: Plan) -> RunReport:
         deliveries_count=checker.deliveries_count,
         publications_count=checker.accepted_count,
         moves_count=world.moves_count,
+        dropped_count=checker.dropped_count,
+        disconnected_count=checker.disconnected_count,
         faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
         violations=checker.violations,
         trace_hash=world.trace.hexdigest(),
@@ -362,6 +372,8 @@ class FuzzReport(msgspec.Struct, frozen=True):
     publications_count: int
     deliveries_count: int
     moves_count: int
+    dropped_count: int
+    disconnected_count: int
     faults_count: dict[str, int]
     failures: list[RunReport]
     trace_hash: str
@@ -383,7 +395,11 @@ def fuzz(
         trace.add((seed, report.trace_hash))
         simulated_s += report.simulated_s
         totals.update(
-            publications=report.publications_count, deliveries=report.deliveries_count, moves=report.moves_count
+            publications=report.publications_count,
+            deliveries=report.deliveries_count,
+            moves=report.moves_count,
+            dropped=report.dropped_count,
+            disconnected=report.disconnected_count,
         )
         faults.update(report.faults_count)
         if report.violations:
@@ -395,6 +411,8 @@ def fuzz(
         publications_count=totals["publications"],
         deliveries_count=totals["deliveries"],
         moves_count=totals["moves"],
+        dropped_count=totals["dropped"],
+        disconnected_count=totals["disconnected"],
         faults_count=dict(sorted(faults.items())),
         failures=failures,
         trace_hash=trace.hexdigest(),

@@ -19,8 +19,15 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
         checker.violate("no rest", f"something still happens at {world.now_s:.0f} s")
     checker.check_at_rest()
     for close in world.closed:
-        checker.violate("closed", f"{close.peer}: {close.reason}")
+        client = world.clients.get(close.peer)
+        if client is None or not close.reason.startswith("too slow: ") or client.dismissed_because != close.reason:
+            checker.violate("closed", f"{close.peer}: {close.reason}")
+    counted_count = sum(node.broker.counters.dropped_count for node in world.brokers.values())
+    if counted_count != checker.dropped_count:
+        checker.violate("drops", f"brokers count {counted_count} publications, but gave up {checker.dropped_count}")
     for client in world.clients.values():
+        if client.dismissed_because:
+            continue
         waiting_count = client.session.waiting_count + len(client.held_back)
         if waiting_count:
             checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")

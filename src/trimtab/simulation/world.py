@@ -21,7 +21,7 @@ from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Close
 from trimtab.protocol.link import LinkConfig
-from trimtab.simulation.broker_host import BrokerHost, ObservedBroker
+from trimtab.simulation.broker_host import BoundedBroker, BrokerHost, ObservedBroker
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.client_host import ClientHost, Surroundings
@@ -133,11 +133,12 @@ class World:
         if config.name in self.brokers or config.name in self.clients:
             raise ValueError(f"the name {config.name} is in use")
         capacity = capacity or Capacity()
+        kind = ObservedBroker if config.slow_policy == "block" else BoundedBroker
         if capacity.bandwidth_mbps:
             meters = msgspec.structs.replace(config.meters, bandwidth_bytes_per_s=capacity.bandwidth_mbps * 1e6 / 8)
             config = msgspec.structs.replace(config, meters=meters)
         self.brokers[config.name] = BrokerHost(
-            ObservedBroker(config, self.checker, agents, self.now_s),
+            kind(config, self.checker, agents, self.now_s),
             capacity,
             self.clock,
             self.transport,
