@@ -19,8 +19,8 @@ from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
-from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Rejected, Taken
-from trimtab.protocol.events import Connected, Disconnected, Received
+from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
+from trimtab.protocol.events import Connected, Disconnected, MoveTo, Received, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
 from trimtab.protocol.link import LinkConfig
 
@@ -110,21 +110,73 @@ def _check_size(values: Mapping[str, Value]) -> None:
         raise LimitError(f"a publication of {size_bytes:,} bytes; at most {CLIENT_FRAME_MAX_BYTES:,} are allowed")
 
 
+class Line:
+    """The connection to one broker, made again whenever it breaks. A client that moves has two for a while."""
+
+    def __init__(self, client: Client, address: Address, broker: str = "") -> None:
+        self._client = client
+        self.address = address
+        self.broker = broker
+        """The broker's name, empty until it has greeted for the first time."""
+        self.connection: Connection | None = None
+        self.keeper: asyncio.Task[None] | None = None
+
+    async def dial(self) -> None:
+        """Connect; whoever waits for the greeting learns of it from the client."""
+        loop = asyncio.get_running_loop()
+        _, self.connection = await loop.create_connection(
+            lambda: Connection(self._client, self.broker), self.address.host, self.address.port
+        )
+
+    def keep(self) -> None:
+        """See to it that there is a connection from now on."""
+        self.keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        wait_s = BACKOFF_MIN_S
+        while True:
+            if self.connection is not None:
+                opened_s = now_s()
+                await self.connection.wait_closed()
+                if now_s() - opened_s > BACKOFF_MAX_S:
+                    wait_s = BACKOFF_MIN_S
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+                wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
+            try:
+                await self.dial()
+            except OSError:
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+                wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
+
+    async def close(self, reason: str = "") -> None:
+        """Give the connection up; a reason is told to the broker as a goodbye for good."""
+        if self.keeper is not None:
+            self.keeper.cancel()
+            await asyncio.gather(self.keeper, return_exceptions=True)
+        if self.connection is not None:
+            self.connection.close(reason, leaves=True)
+            await self.connection.wait_closed()
+
+
 class Client:
-    """A publisher, a subscriber, or both, connected to one broker.
+    """A publisher, a subscriber, or both, connected to one broker at a time.
 
         async with await Client.connect("127.0.0.1:7001") as client:
             await client.advertise(Filter.parse("class = 'STOCK'"))
             await client.publish(Publication({"class": "STOCK"}))
 
-    The connection is made again whenever it breaks; nothing is lost or doubled by that.
+    The connection is made again whenever it breaks, and a subscriber goes on at another broker when its own asks it to;
+    nothing is lost or doubled by either.
     """
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
-        self._address = address
+        self._line = Line(self, address)
+        self._next_line: Line | None = None
+        """The line to the broker that the client is moving to."""
+        self._closing_lines: dict[asyncio.Task[None], None] = {}
+        self._move: asyncio.Future[str] | None = None
         self._session = ClientSession(config)
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._flush_is_due = False
         self._requests: dict[str, asyncio.Future[None]] = {}
@@ -133,8 +185,9 @@ class Client:
         self._waiting_count = 0
         """Deliveries that the application has not taken yet, of all subscriptions."""
         self._error: ClientError | None = None
-        self._keeper: asyncio.Task[None] | None = None
         self._is_closing = False
+        self.moves_count = 0
+        """How often the client has gone on at another broker."""
         self.refused: list[Rejected] = []
         """Publications that the broker refused, as publisher:sequence with the reason."""
 
@@ -153,7 +206,7 @@ class Client:
         client = cls(where, config)
         try:
             async with asyncio.timeout(CONNECT_WITHIN_S):
-                await client._dial()
+                await client._line.dial()
                 await client._greeted
         except (OSError, TimeoutError) as error:
             await client._abandon()
@@ -162,7 +215,7 @@ class Client:
         except ClientError:
             await client._abandon()
             raise
-        client._keeper = client._loop.create_task(client._keep_connection())
+        client._line.keep()
         return client
 
     # ---- the application's side ----
@@ -181,6 +234,16 @@ class Client:
     def is_connected(self) -> bool:
         """Whether there is a connection now."""
         return self._session.link.connected
+
+    async def move(self, broker: str, address: str) -> str:
+        """Go on at another broker, for clients that only subscribe; returns its name, or says why not."""
+        self.check()
+        Address.parse(address)
+        if self._move is not None:
+            raise RefusedError("the client is on its way to another broker")
+        move = self._move = self._loop.create_future()
+        self._carry_out(self._session.handle(MoveTo(broker, address), now_s()))
+        return await move
 
     async def advertise(self, filter: Filter) -> str:
         """Announce what will be published; returns its id when the whole network knows."""
@@ -257,7 +320,7 @@ class Client:
 
     def connection_opened(self, connection: Connection) -> None:
         """The broker answers: greet it, and expect its greeting."""
-        connection.send(self._session.greeting())
+        connection.send(self._session.greeting(connection.dialled))
         connection.greeting_timer = self._loop.call_later(CONNECT_WITHIN_S, connection.close)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
@@ -269,7 +332,14 @@ class Client:
                 connection.peer = frame.name
                 if connection.greeting_timer is not None:
                     connection.greeting_timer.cancel()
+                if connection.dialled not in ("", frame.name):
+                    self.connection_broken(connection, f"broker {connection.dialled} was expected here")
+                    return
+                line = self._line_of(connection)
+                if line is not None:
+                    line.broker = frame.name
                 self._session.handle(Connected(frame.name, frame), now_s())
+                self._schedule()
                 if not self._greeted.done():
                     self._greeted.set_result(None)
             case Goodbye():
@@ -294,17 +364,23 @@ class Client:
 
     def connection_closed(self, connection: Connection) -> None:
         """The connection is gone; the keeper makes another one."""
-        if self._connection is connection:
-            self._connection = None
+        line = self._line_of(connection)
+        if line is not None:
+            line.connection = None
             self._session.handle(Disconnected(connection.peer), now_s())
+
+    def _line_of(self, connection: Connection) -> Line | None:
+        lines = (self._line, self._next_line)
+        return next((line for line in lines if line is not None and line.connection is connection), None)
 
     def _said_goodbye(self, connection: Connection, goodbye: Goodbye) -> None:
         """Before the first greeting this is a refusal; later a broker that leaves may be started again."""
+        is_ours = connection is self._line.connection
         connection.close()
         if not self._greeted.done():
-            self._greeted.set_exception(ClientError(f"the broker at {self._address} refused: {goodbye.reason}"))
-        elif not goodbye.leaves and connection is self._connection and not self._is_closing:
-            self._fail(ClientError(f"the broker at {self._address} closed the connection: {goodbye.reason}"))
+            self._greeted.set_exception(ClientError(f"the broker at {self._line.address} refused: {goodbye.reason}"))
+        elif not goodbye.leaves and is_ours and not self._is_closing:
+            self._fail(ClientError(f"the broker at {self._line.address} closed the connection: {goodbye.reason}"))
 
     def _fail(self, error: ClientError) -> None:
         self._error = error
@@ -315,38 +391,46 @@ class Client:
         for subscription in self._subscriptions.values():
             subscription.end()
 
-    async def _dial(self) -> None:
-        _, connection = await self._loop.create_connection(
-            lambda: Connection(self), self._address.host, self._address.port
-        )
-        self._connection = connection
-
-    async def _keep_connection(self) -> None:
-        wait_s = BACKOFF_MIN_S
-        while self._error is None:
-            if self._connection is not None:
-                opened_s = now_s()
-                await self._connection.wait_closed()
-                if now_s() - opened_s > BACKOFF_MAX_S:
-                    wait_s = BACKOFF_MIN_S
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
-            if self._error is None:
-                with contextlib.suppress(OSError):
-                    await self._dial()
-
     async def _abandon(self, reason: str = "") -> None:
         self._is_closing = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        connection = self._connection
-        if connection is not None:
-            self._flush()
-            connection.close(reason, leaves=True)
-            await connection.wait_closed()
+        self._flush()
+        for line in (self._next_line, self._line):
+            if line is not None:
+                await line.close(reason)
+        await asyncio.gather(*self._closing_lines, return_exceptions=True)
         if self._error is None:
             self._fail(ClientError("the client is closed"))
+
+    # ---- moving ----
+
+    def _open(self, broker: str, address: str) -> None:
+        self._next_line = Line(self, Address.parse(address), broker)
+        self._next_line.keep()
+        self._loop.call_later(self._session.config.move_within_s, self._wake)
+
+    def _shut(self, broker: str) -> None:
+        """One of two lines is no longer needed: the old one after a move, the new one if there was none."""
+        line = self._line
+        if self._next_line is not None:
+            line, self._line = (self._line, self._next_line) if self._line.broker == broker else (self._next_line, line)
+            self._next_line = None
+        closing = self._loop.create_task(line.close("the client has moved"))
+        self._closing_lines[closing] = None
+        closing.add_done_callback(lambda done: self._closing_lines.pop(done, None))
+
+    def _wake(self) -> None:
+        if not self._is_closing:
+            self._carry_out(self._session.handle(Wake(), now_s()))
+            self._schedule()
+
+    def _move_ended(self, broker: str, problem: str = "") -> None:
+        move, self._move = self._move, None
+        if move is None or move.done():
+            return
+        if problem:
+            move.set_exception(RefusedError(f"the client did not move to {broker}: {problem}"))
+        else:
+            move.set_result(broker)
 
     # ---- turns ----
 
@@ -357,15 +441,16 @@ class Client:
 
     def _flush(self) -> None:
         self._flush_is_due = False
-        connection = self._connection
-        if connection is None or not connection.peer or not connection.writable:
-            return
-        time_s = now_s()
-        parts: list[bytes] = []
-        while (frame := self._session.take_frame(time_s)) is not None:
-            parts.append(encode_frame(frame))
-        if parts:
-            connection.write(b"".join(parts))
+        for line in (self._line, self._next_line):
+            connection = line.connection if line is not None else None
+            if connection is None or not connection.peer or not connection.writable:
+                continue
+            time_s = now_s()
+            parts: list[bytes] = []
+            while (frame := self._session.take_frame(time_s, connection.peer)) is not None:
+                parts.append(encode_frame(frame))
+            if parts:
+                connection.write(b"".join(parts))
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -388,6 +473,16 @@ class Client:
                         request.set_exception(RefusedError(f"{about}: {reason}"))
                 case Close(reason=reason):
                     self._fail(ClientError(reason))
+                case Open(broker=broker, address=address):
+                    self._open(broker, address)
+                case Shut(broker=broker):
+                    self._shut(broker)
+                case Moved(broker=broker):
+                    self.moves_count += 1
+                    self._schedule()
+                    self._move_ended(broker)
+                case NotMoved(broker=broker, reason=reason):
+                    self._move_ended(broker, reason)
 
     def _request(self, id: str) -> asyncio.Future[None]:
         """What the broker will answer; noted at once, because the answer may come before the caller waits."""
@@ -408,5 +503,7 @@ class Client:
     def delivery_taken(self) -> None:
         """The application has taken a delivery: read on if there is room."""
         self._waiting_count -= 1
-        if self._connection is not None and self._waiting_count == DELIVERIES_MAX_COUNT // 2:
-            self._connection.resume_reading()
+        if self._waiting_count == DELIVERIES_MAX_COUNT // 2:
+            for line in (self._line, self._next_line):
+                if line is not None and line.connection is not None:
+                    line.connection.resume_reading()
