@@ -124,9 +124,12 @@ class Line:
     async def dial(self) -> None:
         """Connect; whoever waits for the greeting learns of it from the client."""
         loop = asyncio.get_running_loop()
-        _, self.connection = await loop.create_connection(
-            lambda: Connection(self._client, self.broker), self.address.host, self.address.port
-        )
+        connection = self.connection = Connection(self._client, self.broker)  # the greeting may come before we go on
+        try:
+            await loop.create_connection(lambda: connection, self.address.host, self.address.port)
+        except OSError:
+            self.connection = None
+            raise
 
     def keep(self) -> None:
         """See to it that there is a connection from now on."""
@@ -241,7 +244,8 @@ class Client:
         Address.parse(address)
         if self._move is not None:
             raise RefusedError("the client is on its way to another broker")
-        move = self._move = self._loop.create_future()
+        move: asyncio.Future[str] = self._loop.create_future()
+        self._move = move
         self._carry_out(self._session.handle(MoveTo(broker, address), now_s()))
         return await move
 
