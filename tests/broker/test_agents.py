@@ -179,7 +179,7 @@ def test_a_client_moves_where_an_agent_wants_it_and_both_agents_are_told() -> No
     chain.rest()
     chain.do("B1", MoveClient("s", "B3", "session-1"))
     assert chain.clients["s"].broker == "B3"
-    assert Open("B3", "B3.example:1") in chain.effects["s"]
+    assert Open("B3", "B3.example:1", "session-1") in chain.effects["s"]
     assert Moved("B3") in chain.effects["s"]
     assert chain.talkers["B1"].events == [Woken(), ClientLeft("s", "session-1")]
     assert chain.talkers["B3"].events == [ClientCame("s", "session-1")]

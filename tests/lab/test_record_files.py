@@ -12,7 +12,7 @@ from trimtab.protocol.records import TABLES, DeliveryRecord, MoveRecord, Records
 
 
 def delivery(sequence: int, time_s: float = 0.0) -> DeliveryRecord:
-    return DeliveryRecord("run", time_s, "alice", "B1", "bob", sequence, 0.5, 2, 1)
+    return DeliveryRecord(time_s, "alice", "B1", "bob", sequence, 0.5, 2, 1)
 
 
 def sequences(folder: Path) -> list[int]:
@@ -20,15 +20,15 @@ def sequences(folder: Path) -> list[int]:
 
 
 def test_what_was_recorded_is_read_back_in_order(tmp_path: Path) -> None:
-    with RecordFiles(tmp_path, "sim", rows_per_file_count=10) as files:
+    with RecordFiles(tmp_path, "sim", run="first", rows_per_file_count=10) as files:
         for sequence in range(1, 26):
             files.record(delivery(sequence))
-        files.record(MoveRecord("run", 1.0, 2.0, "alice", "B1", "B2", "scenario", "moved"))
+        files.record(MoveRecord(1.0, 2.0, "alice", "B1", "B2", "scenario", "moved", ""))
     assert sequences(tmp_path) == list(range(1, 26))
     names = sorted(path.name for path in (tmp_path / "deliveries").iterdir())
     assert names == ["sim-00001.parquet", "sim-00002.parquet", "sim-00003.parquet"]
     (move,) = read_records(tmp_path, "moves").to_pylist()
-    assert (move["begin_s"], move["end_s"], move["outcome"]) == (1.0, 2.0, "moved")
+    assert (move["run"], move["begin_s"], move["end_s"], move["outcome"]) == ("first", 1.0, 2.0, "moved")
 
 
 def test_records_can_be_read_before_the_files_are_closed(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from trimtab.protocol.records import LoadRecord
 class LoadRecords:
     """Makes the records of one broker, in either world."""
 
-    def __init__(self, run: str, broker: Broker) -> None:
-        self._run = run
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._counted = Counters()
 
@@ -23,7 +22,6 @@ class LoadRecords:
         before = msgspec.structs.asdict(self._counted)
         self._counted = Counters(**counters)
         return LoadRecord(
-            run=self._run,
             time_s=now_s,
             broker=broker.name,
             **msgspec.structs.asdict(load),

@@ -69,7 +69,6 @@ class _Printed:
         if self._recorder is not None:
             self._recorder.record(
                 DeliveryRecord(
-                    run="",
                     time_s=now_s(),
                     client=self._client.name,
                     broker=self._client.broker,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 WRITE_RECORDS_AFTER_S: Final = 5.0
 """While a process runs, its records can be read so long after they were made."""
 
+ROWS_PER_FILE_COUNT: Final = 20_000
+"""Few enough to be written again while they come."""
+
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
 
@@ -47,7 +50,7 @@ def up(network: NetworkArgument, records: RecordsOption = None) -> None:
     from trimtab.cli.network_up import run_network
 
     plan = _plan(network)
-    with _record_files(records, "up"):
+    with _record_files(records, "up", network):
         raise typer.Exit(run_network(plan, network, records))
 
 
@@ -74,15 +77,8 @@ def broker(
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:
-        with _record_files(records, name) as recorder:
-            serve(
-                plan,
-                name,
-                ready=lambda: typer.echo("ready"),
-                stop_with_parent=with_parent,
-                recorder=recorder,
-                run_name=Path(network).stem,
-            )
+        with _record_files(records, name, network) as recorder:
+            serve(plan, name, lambda: typer.echo("ready"), stop_with_parent=with_parent, recorder=recorder)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         typer.echo(f"broker {name} cannot listen at {plan.broker(name).listen}: {reason}", err=True)
@@ -188,7 +184,7 @@ def _plan(path: str) -> NetworkPlan:
 
 
 @contextmanager
-def _record_files(folder: str | None, process: str) -> Iterator[RecordFiles | None]:
+def _record_files(folder: str | None, process: str, network: str = "") -> Iterator[RecordFiles | None]:
     """Where a process keeps its records, closed at the end, or None if none are wanted."""
     if folder is None:
         yield None
@@ -197,7 +193,13 @@ def _record_files(folder: str | None, process: str) -> Iterator[RecordFiles | No
     from trimtab.protocol.records import RecordsError
 
     try:
-        with RecordFiles(folder, process, write_after_s=WRITE_RECORDS_AFTER_S, rows_per_file_count=20_000) as files:
+        with RecordFiles(
+            folder,
+            process,
+            run=Path(network).stem,
+            write_after_s=WRITE_RECORDS_AFTER_S,
+            rows_per_file_count=ROWS_PER_FILE_COUNT,
+        ) as files:
             yield files
     except RecordsError as error:
         typer.echo(printable(str(error)), err=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
+    from trimtab.lab.record_files import RecordFiles
     from trimtab.simulation.fuzz import BugReport, FuzzReport, RunReport
     from trimtab.simulation.run import Summary
 
@@ -54,7 +57,16 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         str, typer.Argument(metavar="SCENARIO", help="A name that `trimtab sim list` shows, or a file.")
     ],
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Write DIR/summary.json.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Write DIR/summary.json, and records as Parquet; see docs/records.md."),
+    ] = None,
+    deliveries_one_in: Annotated[
+        int,
+        typer.Option(
+            "--deliveries-one-in", min=0, metavar="N", help="Record one delivery in N (1: all, 0: none), with --out."
+        ),
+    ] = 1,
     quotes: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Quotes as CSV or CSV.gz: symbol,date,open,high,low,close,volume."),
@@ -77,6 +89,7 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
 
     import msgspec
 
+    from trimtab.protocol.records import RecordsError
     from trimtab.simulation.run import ScenarioRun
     from trimtab.simulation.scenario import ScenarioError, read_scenario
     from trimtab.simulation.workloads.quotes import QuotesError, load_quotes
@@ -89,11 +102,13 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         overrides[key.strip()] = value.strip()
     try:
         wanted = read_scenario(scenario, overrides)
-        prepared = ScenarioRun(wanted, seed, None if quotes is None else load_quotes(Path(quotes)))
-        begin_cpu_s = time.process_time()
-        summary = prepared.run()
-        cpu_s = time.process_time() - begin_cpu_s
-    except (ScenarioError, QuotesError) as error:
+        run_seed = wanted.seed if seed is None else seed
+        with _record_files(out, f"{wanted.name}-{run_seed}", deliveries_one_in) as recorder:
+            prepared = ScenarioRun(wanted, run_seed, None if quotes is None else load_quotes(Path(quotes)), recorder)
+            begin_cpu_s = time.process_time()
+            summary = prepared.run()
+            cpu_s = time.process_time() - begin_cpu_s
+    except (ScenarioError, QuotesError, RecordsError) as error:
         refuse(str(error))
     data = msgspec.to_builtins(summary)
     if out is not None:
@@ -104,6 +119,24 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         _print_summary(summary, cpu_s)
     if summary.violations:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _record_files(folder: str | None, run: str, deliveries_one_in: int) -> Iterator[RecordFiles | None]:
+    """Where a run's records go, in place of those of a former run; None if none are wanted or can be written."""
+    if folder is None:
+        yield None
+        return
+    from trimtab.lab.record_files import MissingParquetError, RecordFiles
+
+    try:
+        files = RecordFiles(folder, "sim", run=run, deliveries_one_in=deliveries_one_in, replace=True)
+    except MissingParquetError as error:
+        typer.echo(f"no records are written, only the summary: {error}", err=True)
+        yield None
+        return
+    with files:
+        yield files
 
 
 def _write_summary(folder: Path, data: Any) -> None:

@@ -268,6 +268,11 @@ class ClientSession:
 
     # ---- moving ----
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether the client is on its way to another broker."""
+        return self._move is not None
+
     def _begin_move(self, target: MoveTo, now_s: float) -> list[Effect]:
         reason = ""
         if self._move is not None or not self.broker or target.broker == self.broker:
@@ -284,7 +289,7 @@ class ClientSession:
         move_id = f"{self.name}/m{self._moves_count}"
         undo_at_s = now_s + self.config.move_within_s
         self._move = _Move(move_id, target, Link(self.config.link), wire_ids, undo_at_s)
-        return [Open(target.broker, target.address)]
+        return [Open(target.broker, target.address, target.cause)]
 
     def _connected_to_new(self, move: _Move, hello: Hello, now_s: float) -> None:
         if not move.broker_session:

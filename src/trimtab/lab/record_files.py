@@ -13,7 +13,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trimtab.protocol.records import TABLES, Column, DeliveryRecord, LoadRecord, Record, RecordsError, columns_of
+from trimtab.protocol.records import TABLES, AnyRecord, Column, DeliveryRecord, LoadRecord, RecordsError, columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class RecordFiles:
     >>> from trimtab.protocol.records import MoveRecord
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with RecordFiles(folder, "sim") as files:
-    ...         files.record(MoveRecord("run", 1.0, 1.5, "alice", "B1", "B2", "scenario", "moved"))
+    ...         files.record(MoveRecord(1.0, 1.5, "alice", "B1", "B2", "scenario", "moved", ""))
     ...     read_records(folder, "moves").to_pylist()[0]["to_broker"]
     'B2'
     """
@@ -46,6 +46,7 @@ class RecordFiles:
         folder: str | Path,
         process: str,
         *,
+        run: str = "",
         write_after_s: float = math.inf,
         deliveries_one_in: int = 1,
         rows_per_file_count: int = ROWS_PER_FILE_COUNT,
@@ -55,25 +56,26 @@ class RecordFiles:
 
         What a process of the same name has written there before stays, unless it is to be replaced.
 
-        Of deliveries only those are kept whose sequence number is divisible by `deliveries_one_in`.
+        Of deliveries only those are kept whose sequence number is divisible by `deliveries_one_in`; none if that is 0.
         """
-        if deliveries_one_in < 1 or rows_per_file_count < 1:
-            raise ValueError("at least one in one delivery is kept, and one row in a file")
+        if deliveries_one_in < 0 or rows_per_file_count < 1:
+            raise ValueError("no less than none of the deliveries are kept, and at least one row in a file")
         _pyarrow()
         self._deliveries_one_in = deliveries_one_in
         metadata = {SAMPLED_KEY: str(deliveries_one_in).encode()}
         self._tables = {
-            kind: _TableFiles(Path(folder), name, process, write_after_s, rows_per_file_count, metadata)
+            kind: _TableFiles(Path(folder), name, process, run, write_after_s, rows_per_file_count, metadata)
             for name, kind in TABLES.items()
         }
         if replace:
             for table in self._tables.values():
                 table.remove_former()
 
-    def record(self, record: Record) -> None:
+    def record(self, record: AnyRecord) -> None:
         """Keep a record."""
-        if type(record) is DeliveryRecord and record.sequence % self._deliveries_one_in:
-            return
+        if type(record) is DeliveryRecord and self._deliveries_one_in != 1:
+            if not self._deliveries_one_in or record.sequence % self._deliveries_one_in:
+                return
         self._tables[type(record)].add(record)
 
     def close(self) -> None:
@@ -96,17 +98,19 @@ class _TableFiles:
         folder: Path,
         name: str,
         process: str,
+        run: str,
         write_after_s: float,
         rows_max_count: int,
         metadata: dict[bytes, bytes],
     ) -> None:
         self._folder = folder / name
         self._process = process
+        self._run = run
         self._write_after_s = write_after_s
         self._rows_max_count = rows_max_count
         self._columns = columns_of(name)
         self._schema = schema_of(name).with_metadata({TABLE_KEY: name.encode(), **metadata})
-        self._rows: list[Record] = []
+        self._rows: list[AnyRecord] = []
         self._written_count = 0
         self._written_s = -math.inf
         self._number = max(self._former(), default=0) + 1
@@ -122,7 +126,7 @@ class _TableFiles:
             path.unlink()
         self._number = 1
 
-    def add(self, record: Record) -> None:
+    def add(self, record: AnyRecord) -> None:
         self._rows.append(record)
         if len(self._rows) >= self._rows_max_count:
             self.write()
@@ -142,10 +146,9 @@ class _TableFiles:
         pa = _pyarrow()
         import pyarrow.parquet as pq
 
-        arrays = [
-            pa.array([getattr(row, column.name) for row in self._rows], type=_arrow_type(column))
-            for column in self._columns
-        ]
+        arrays = [pa.array([self._run] * len(self._rows), type=pa.string())]
+        for column in self._columns[1:]:
+            arrays.append(pa.array([getattr(row, column.name) for row in self._rows], type=_arrow_type(column)))
         name = f"{self._process}-{self._number:05d}.parquet"
         unfinished = self._folder / f".{name}.unfinished"
         try:
@@ -157,7 +160,7 @@ class _TableFiles:
         self._written_count = len(self._rows)
 
 
-def _time_s(record: Record) -> float:
+def _time_s(record: AnyRecord) -> float:
     return record.time_s if isinstance(record, LoadRecord | DeliveryRecord) else record.end_s
 
 
@@ -182,7 +185,7 @@ def schema_of(table: str) -> pa.Schema:
 
 
 def read_records(folder: str | Path, table: str) -> pa.Table:
-    """All records of a table so far, of all processes; without any, an empty table with its columns."""
+    """All records of a table so far, of all processes; without any an empty table with its columns."""
     if table not in TABLES:
         raise RecordsError(f"{table!r} is not a table; expected one of {', '.join(TABLES)}")
     pa = _pyarrow()

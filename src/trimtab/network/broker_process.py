@@ -32,7 +32,7 @@ from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, NetworkPlan
 from trimtab.network.process_memory import resident_bytes
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, FrameWriter
-from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.effects import Close, Effect, Record
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
@@ -46,7 +46,7 @@ from trimtab.protocol.frames import (
     StatusRequest,
 )
 from trimtab.protocol.messages import VERSION, Publish
-from trimtab.protocol.records import Recorder, RecordsError
+from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
 
 GREETING_WITHIN_S: Final = 5.0
 """A connection that has not greeted by then is closed; an honest peer greets at once."""
@@ -90,7 +90,6 @@ class BrokerServer:
         *,
         stop_with_parent: bool = False,
         recorder: Recorder | None = None,
-        run_name: str = "",
     ) -> None:
         self._entry = plan.broker(name)
         self._neighbours = plan.neighbours_of(name)
@@ -108,7 +107,7 @@ class BrokerServer:
         self._stop = asyncio.Event()
         self._parent_pid = os.getppid() if stop_with_parent else None
         self._recorder = recorder
-        self._load_records = LoadRecords(run_name, self.broker)
+        self._load_records = LoadRecords(self.broker)
         self._recorded_s = 0.0
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._loop: asyncio.AbstractEventLoop
@@ -248,6 +247,8 @@ class BrokerServer:
                 connection = self._connections.get(effect.peer)
                 if connection is not None:
                     self._refuse(connection, effect.reason)
+            elif isinstance(effect, Record):
+                self._record(as_record(effect.record))
 
     # ---- turns ----
 
@@ -381,12 +382,18 @@ class BrokerServer:
         return self.broker.read_load(time_s)
 
     def _record_load(self, time_s: float) -> None:
-        """Keep a load record; a recorder that fails is told of once and asked no more."""
+        """Keep a load record."""
         if self._recorder is None:
             return
         self._recorded_s = time_s
+        self._record(self._load_records.take(time_s, self._load(time_s)))
+
+    def _record(self, record: AnyRecord) -> None:
+        """Keep a record; a recorder that fails is told of once and asked no more."""
+        if self._recorder is None:
+            return
         try:
-            self._recorder.record(self._load_records.take(time_s, self._load(time_s)))
+            self._recorder.record(record)
         except RecordsError as error:
             log.error("%s: nothing more is recorded: %s", self.broker.name, error)
             self._recorder = None
@@ -465,12 +472,10 @@ def serve(
     *,
     stop_with_parent: bool = False,
     recorder: Recorder | None = None,
-    run_name: str = "",
 ) -> None:
     """Run one broker of the network in this process until it is asked to end; its load goes to the recorder."""
 
     async def work() -> None:
-        server = BrokerServer(plan, name, stop_with_parent=stop_with_parent, recorder=recorder, run_name=run_name)
-        await server.run(ready)
+        await BrokerServer(plan, name, stop_with_parent=stop_with_parent, recorder=recorder).run(ready)
 
     run(work())

@@ -52,10 +52,14 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Open a connection to this broker as well, and keep it open; the address is empty where the world knows it."""
+    """Open a connection to this broker as well, and keep it open; the address is empty where the world knows it.
+
+    `cause` names what the client moves for.
+    """
 
     broker: str
     address: str = ""
+    cause: str = ""
 
 
 class Shut(msgspec.Struct, frozen=True):

@@ -1,7 +1,9 @@
 """Records: what both worlds write down about a run, one frozen struct for each table, its fields the columns.
 
-Everything that people look at later is computed from these tables. Times are seconds of virtual time in the simulation,
-and seconds since 1970 in a network. A description stands beside each column; docs/records.md and the files repeat it.
+Everything that people look at later is computed from these tables. Whoever keeps records puts the name of the run
+beside each, in a column of its own, because protocol roles do not know it. Times are seconds of virtual time in the
+simulation, and seconds since 1970 in a network. A description stands beside each column; docs/records.md and the files
+repeat it.
 """
 
 from __future__ import annotations
@@ -15,13 +17,9 @@ def _says(description: str) -> msgspec.Meta:
     return msgspec.Meta(description=description)
 
 
-_RUN: Final = _says("the scenario or network, and the seed of a simulation")
-
-
 class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A broker's load at one moment, and what it has done since its last record."""
 
-    run: Annotated[str, _RUN]
     time_s: Annotated[float, _says("when")]
     broker: Annotated[str, _says("which broker")]
     input_rate_per_s: Annotated[float, _says("publications that enter the input queue (i_r of the thesis)")]
@@ -49,7 +47,6 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
 class DeliveryRecord(msgspec.Struct, frozen=True):
     """A publication that a client handed to its application."""
 
-    run: Annotated[str, _RUN]
     time_s: Annotated[float, _says("when it was delivered")]
     client: Annotated[str, _says("to whom")]
     broker: Annotated[str, _says("the broker that served the client")]
@@ -63,20 +60,19 @@ class DeliveryRecord(msgspec.Struct, frozen=True):
 class MoveRecord(msgspec.Struct, frozen=True):
     """A client that moved from one broker to another, or tried to."""
 
-    run: Annotated[str, _RUN]
     begin_s: Annotated[float, _says("when the client was asked to move")]
     end_s: Annotated[float, _says("when the move was done, undone or refused")]
     client: Annotated[str, _says("who moved")]
     from_broker: Annotated[str, _says("the broker before")]
     to_broker: Annotated[str, _says("the broker wanted")]
     cause: Annotated[str, _says("the id of what made it move: a session, or the scenario")]
-    outcome: Annotated[Literal["moved", "refused"], _says("how it ended: moved or refused")]
+    outcome: Annotated[Literal["moved", "stayed"], _says("how it ended: moved or stayed")]
+    reason: Annotated[str, _says("why it stayed, empty if it moved")]
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A balancing session between two brokers: why, what moved, what was estimated and what came of it."""
 
-    run: Annotated[str, _RUN]
     session: Annotated[str, _says("its id, the cause of its messages and moves")]
     kind: Annotated[Literal["local", "global"], _says("within a cluster (local) or between clusters (global)")]
     index: Annotated[
@@ -111,15 +107,22 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     acceptor_observed_output_utilization_ratio: Annotated[float | None, _says("acceptor's O_r after stabilising")]
 
 
-Record: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | SessionRecord
+AnyRecord: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | SessionRecord
 
-TABLES: Final[dict[str, type[Record]]] = {
+TABLES: Final[dict[str, type[AnyRecord]]] = {
     "load": LoadRecord,
     "deliveries": DeliveryRecord,
     "moves": MoveRecord,
     "sessions": SessionRecord,
 }
 """The tables by name; a table is a folder of that name."""
+
+
+def as_record(value: object) -> AnyRecord:
+    """A value that some table holds, otherwise raise a TypeError."""
+    if not isinstance(value, AnyRecord):
+        raise TypeError(f"no table holds a {type(value).__name__}")
+    return value
 
 
 class RecordsError(Exception):
@@ -129,7 +132,7 @@ class RecordsError(Exception):
 class Recorder(Protocol):
     """Who keeps the records of a world."""
 
-    def record(self, record: Record) -> None:
+    def record(self, record: AnyRecord) -> None:
         """Keep a record; raises `RecordsError` if that cannot be done."""
 
 
@@ -142,6 +145,9 @@ class Column(msgspec.Struct, frozen=True):
     description: str
 
 
+RUN_COLUMN: Final = Column(
+    "run", "text", False, "the scenario with its seed or the network, empty where that is not known"
+)
 _KINDS: Final[dict[type, Literal["text", "integer", "decimal"]]] = {
     msgspec.inspect.StrType: "text",
     msgspec.inspect.LiteralType: "text",
@@ -151,14 +157,14 @@ _KINDS: Final[dict[type, Literal["text", "integer", "decimal"]]] = {
 
 
 def columns_of(table: str) -> tuple[Column, ...]:
-    """The columns of a table.
+    """The columns of a table, the run first.
 
     >>> [column.name for column in columns_of("moves")][:3]
     ['run', 'begin_s', 'end_s']
     """
     info = msgspec.inspect.type_info(TABLES[table])
     assert isinstance(info, msgspec.inspect.StructType)
-    return tuple(_column(field) for field in info.fields)
+    return (RUN_COLUMN, *(_column(field) for field in info.fields))
 
 
 def _column(field: msgspec.inspect.Field) -> Column:

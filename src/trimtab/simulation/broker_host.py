@@ -10,7 +10,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker, Peer
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.effects import Close, Effect, Record
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Step, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.messages import Publish
@@ -25,6 +25,7 @@ from trimtab.simulation.capacity import (
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
+from trimtab.simulation.recording import WorldRecords
 
 _STEP: Final = Step()
 _WAKE: Final = Wake()
@@ -101,6 +102,8 @@ class BrokerHost:
         self.capacity = capacity
         self.connections: dict[str, Connection] = {}
         self.is_paused = False
+        self.records: WorldRecords | None = None
+        """Told what the broker's agents have for the records, where records are wanted."""
         self._clock = clock
         self._transport = transport
         self._closed = closed
@@ -328,6 +331,8 @@ class BrokerHost:
                 connection.stays_down = True
                 self._transport.take_down(connection)
                 connection.host_opposite(self.name).dismissed(self.name, effect.reason)
+            elif isinstance(effect, Record) and self.records is not None:
+                self.records.told(effect.record)
 
     def dismissed(self, peer: str, reason: str) -> None:
         """A neighbour has closed the connection; it comes back only if somebody links the two again."""

@@ -15,6 +15,7 @@ from trimtab.simulation.broker_host import BrokerHost
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
+from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.trace import Trace
 
 _WAKE: Final = Wake()
@@ -39,6 +40,8 @@ class Surroundings:
         self.checker = checker
         self.brokers: dict[str, BrokerHost] = {}
         self.closed: list[Close] = []
+        self.records: WorldRecords | None = None
+        """Told what happens, where records are wanted."""
         self.moves_count = 0
         self.moves_refused_count = 0
         self.acknowledge_after_s = acknowledge_after_s
@@ -152,6 +155,8 @@ class ClientHost:
                 if type(effect) is Deliver:
                     around.checker.delivered(name, effect, at_s)
                     around.note((at_s, name, effect.publisher, effect.sequence, effect.subscriptions))
+                    if around.records is not None:
+                        around.records.delivered(session, effect, at_s)
                 else:
                     self._carry_out(effect, at_s)
         self.owed_count += len(frames)
@@ -200,27 +205,36 @@ class ClientHost:
             self._carry_out(effect, self._clock.now_s)
 
     def _carry_out(self, effect: Effect, at_s: float) -> None:
+        records = self._around.records
         match effect:
             case Deliver():
                 self._checker.delivered(self.name, effect, at_s)
                 self._around.note((at_s, self.name, effect.publisher, effect.sequence, effect.subscriptions))
+                if records is not None:
+                    records.delivered(self.session, effect, at_s)
             case InForce(id=id):
                 self._checker.in_force(id, at_s)
             case Taken(sequence=sequence):
                 self._checker.taken(self.name, sequence)
                 self._publish_held_back()
-            case NotMoved():
+            case NotMoved(broker=broker, reason=reason):
                 self._around.moves_refused_count += 1
+                if records is not None:
+                    records.stayed(self.session, broker, reason, at_s)
             case Rejected(about=about, reason=reason):
                 self._checker.rejected(self.name, about, reason, at_s)
             case Close():
                 self._around.closed.append(effect)
-            case Open(broker=broker):
+            case Open(broker=broker, cause=cause):
+                if records is not None:
+                    records.move_began(self.session, cause, at_s)
                 self.open(broker)
             case Shut(broker=broker):
                 self._shut(broker)
             case Moved():
                 self._around.moves_count += 1
+                if records is not None:
+                    records.moved(self.session, at_s)
 
     def open(self, broker: str) -> None:
         """Connect to a broker."""

@@ -14,9 +14,11 @@ import msgspec
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.records import Recorder
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
 from trimtab.simulation.faults import FrameFault
+from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.scenario import (
     PublisherPart,
@@ -88,7 +90,13 @@ class _Publisher:
 class ScenarioRun:
     """A scenario in a world; `run` lets it happen."""
 
-    def __init__(self, scenario: Scenario, seed: int | None = None, quotes: Sequence[Quote] | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int | None = None,
+        quotes: Sequence[Quote] | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         options = scenario.network
@@ -104,12 +112,19 @@ class ScenarioRun:
         self._workload: StockWorkload | None = None
         self._by_symbol: dict[str, list[Quote]] = {}
         self._publishers: dict[str, _Publisher] = {}
+        if recorder is not None:
+            self.world.keep_records(WorldRecords(recorder))
         self._plan()
 
     def run(self) -> Summary:
         """Let everything happen and come to rest, check it, and sum it up."""
+        world, scenario = self.world, self.scenario
         with _few_collections():
-            self.world.run(self.scenario.duration_s + REST_WITHIN_S)
+            if world.records is not None:
+                world.records.run(world, scenario.record_every_s, scenario.duration_s)
+            world.run(scenario.duration_s + REST_WITHIN_S)
+        if world.records is not None:
+            world.records.read_load(world)
         check_rest(self.world, [link.between for link in self.scenario.link])
         return self._summary()
 

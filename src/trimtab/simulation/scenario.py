@@ -154,6 +154,9 @@ class Scenario(_Part, frozen=True, kw_only=True):
     quotes: str = ""
     """A quotes file; quotes are made up without one."""
 
+    record_every_s: float = 10.0
+    """Virtual time between the load records of each broker, where records are kept."""
+
     network: NetworkPart = NetworkPart()
     broker: list[BrokerPart]
     link: list[LinkPart] = []
@@ -361,6 +364,8 @@ def _check_fault(reader: _Reader, number: int, fault: Fault, names: Mapping[str,
 def _check_positive(scenario: Scenario, reader: _Reader) -> None:
     if not 0 < scenario.duration_s < float("inf"):
         raise reader.error("duration_s", "the duration must be positive")
+    if not 0 < scenario.record_every_s < float("inf"):
+        raise reader.error("record_every_s", "the time between records must be positive")
     for number, broker in enumerate(scenario.broker):
         for key in ("cpu_mhz", "memory_mb", "bandwidth_mbps"):
             value = getattr(broker, key)

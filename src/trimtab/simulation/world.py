@@ -28,6 +28,7 @@ from trimtab.simulation.client_host import ClientHost, Surroundings
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Transport
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
+from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.trace import Trace
 
 
@@ -126,6 +127,17 @@ class World:
         """A broker's load at this moment."""
         return self.brokers[broker].load()
 
+    @property
+    def records(self) -> WorldRecords | None:
+        """Who is told what happens, where records are wanted."""
+        return self._around.records
+
+    def keep_records(self, records: WorldRecords) -> None:
+        """Tell what happens from now on."""
+        self._around.records = records
+        for host in self.brokers.values():
+            host.records = records
+
     # ---- building ----
 
     def add_broker(self, config: BrokerConfig, capacity: Capacity | None = None, agents: Sequence[Agent] = ()) -> None:
@@ -146,6 +158,7 @@ class World:
             commit_s=self._bundle_s,
             acknowledge_after_s=self._acknowledge_after_s,
         )
+        self.brokers[config.name].records = self.records
 
     def add_link(self, first: str, second: str, latency_s: float = 0.001) -> None:
         """Link two brokers; their connection comes up after the latency."""

@@ -1,0 +1,79 @@
+"""Records of a simulated run: the load of every broker from time to time, every delivery and every move.
+
+The world tells what its clients do; load is read at steady times. Nothing that is recorded changes what happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trimtab.broker.load_records import LoadRecords
+from trimtab.client.session import ClientSession
+from trimtab.protocol.effects import Deliver
+from trimtab.protocol.records import DeliveryRecord, MoveRecord, Recorder, as_record
+
+if TYPE_CHECKING:
+    from trimtab.simulation.world import World
+
+
+class WorldRecords:
+    """Turns what happens in a world into records."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._moves: dict[str, tuple[float, str, str]] = {}
+        """Of each client on its way: since when, from where, and why."""
+        self._load: dict[str, LoadRecords] = {}
+
+    def delivered(self, client: ClientSession, deliver: Deliver, now_s: float) -> None:
+        """A client handed a publication to its application."""
+        self._recorder.record(
+            DeliveryRecord(
+                now_s,
+                client.name,
+                client.broker,
+                deliver.publisher,
+                deliver.sequence,
+                deliver.delay_s,
+                deliver.hops,
+                len(deliver.subscriptions),
+            )
+        )
+
+    def move_began(self, client: ClientSession, cause: str, now_s: float) -> None:
+        """A client set out for another broker."""
+        self._moves[client.name] = (now_s, client.broker, cause)
+
+    def moved(self, client: ClientSession, now_s: float) -> None:
+        """A client arrived at another broker."""
+        begin_s, from_broker, cause = self._moves.pop(client.name)
+        self._recorder.record(MoveRecord(begin_s, now_s, client.name, from_broker, client.broker, cause, "moved", ""))
+
+    def stayed(self, client: ClientSession, broker: str, reason: str, now_s: float) -> None:
+        """A client stays where it is: it could not set out, or it came back."""
+        begin_s, from_broker, cause = now_s, client.broker, ""
+        if not client.is_moving and client.name in self._moves:
+            begin_s, from_broker, cause = self._moves.pop(client.name)
+        self._recorder.record(MoveRecord(begin_s, now_s, client.name, from_broker, broker, cause, "stayed", reason))
+
+    def told(self, record: msgspec.Struct) -> None:
+        """A broker has something for the records."""
+        self._recorder.record(as_record(record))
+
+    def read_load(self, world: World) -> None:
+        """Record the load of every broker."""
+        for name, node in world.brokers.items():
+            records = self._load.setdefault(name, LoadRecords(node.broker))
+            self._recorder.record(records.take(world.now_s, world.load(name)))
+
+    def run(self, world: World, every_s: float, until_s: float) -> None:
+        """Let time pass until then, with a record of every broker's load at steady times while anything happens."""
+        number = 1
+        while number * every_s <= until_s:
+            world.run(number * every_s)
+            if world.is_at_rest:
+                return
+            self.read_load(world)
+            number += 1
