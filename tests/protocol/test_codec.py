@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trimtab import Filter
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, decode_frame, encode_frame
-from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
+from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, LinkReply, LinkRequest, Payload
 from trimtab.protocol.messages import (
     Accepted,
     Advertise,
@@ -68,7 +68,15 @@ def test_every_message_is_read_back_as_it_was(message: AnyMessage) -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [Hello(1, "client", "c", "s", 4), Ack(3, gap=True), Goodbye("too slow")], ids=lambda f: type(f).__name__
+    "frame",
+    [
+        Hello(1, "client", "c", "s", 4),
+        Ack(3, gap=True),
+        Goodbye("too slow"),
+        LinkRequest("add", "B2", "127.0.0.1:7002"),
+        LinkReply(False, "a cycle"),
+    ],
+    ids=lambda f: type(f).__name__,
 )
 def test_every_other_frame_is_read_back_as_it_was(frame: Frame) -> None:
     assert decode_frame(encode_frame(frame)[4:]) == frame

@@ -637,13 +637,22 @@ class Broker:
             return f"the name {name} belongs to a {known.role} already"
         if known is not None and known.link.connected and known.session != hello.session:
             return f"the name {name} is already in use"
-        if known is None and hello.role == "broker":
-            through = next((peer.name for peer in self.peers.values() if name in peer.behind), None)
-            if through is not None:
-                return f"a link between {self.name} and {name} would close a cycle: {name} is reached through {through}"
+        if known is None and hello.role == "broker" and (cycle := self.cycle_with(name)):
+            return cycle
         if known is None and hello.role == "client" and len(self.peers) >= self.config.clients_max_count:
             return f"this broker keeps at most {self.config.clients_max_count:,} sessions"
         return None
+
+    def cycle_with(self, name: str) -> str:
+        """Why a new link to a broker would close a cycle, empty if it would not.
+
+        >>> Broker(BrokerConfig("B1")).cycle_with("B2")
+        ''
+        """
+        through = next((peer.name for peer in self.peers.values() if name in peer.behind), None)
+        if through is None:
+            return ""
+        return f"a link between {self.name} and {name} would close a cycle: {name} is reached through {through}"
 
     def _goes_on(self, peer: Peer, hello: Hello) -> bool:
         """Whether both ends remember the same link."""

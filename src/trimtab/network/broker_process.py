@@ -40,6 +40,8 @@ from trimtab.protocol.frames import (
     Frame,
     Goodbye,
     Hello,
+    LinkReply,
+    LinkRequest,
     Payload,
     PeerStatus,
     StatusReply,
@@ -70,6 +72,10 @@ RECORD_EVERY_S: Final = 1.0
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over the last two seconds."""
 
+LINK_WITHIN_S: Final = 5.0
+LOOK_AGAIN_AFTER_S: Final = 0.02
+"""A new link must come up so soon, and is looked for so often."""
+
 DRAIN_WITHIN_S: Final = 5.0
 """What is under way may take so long to leave when the process is asked to end."""
 
@@ -92,7 +98,7 @@ class BrokerServer:
         recorder: Recorder | None = None,
     ) -> None:
         self._entry = plan.broker(name)
-        self._neighbours = plan.neighbours_of(name)
+        self._neighbours = dict.fromkeys(plan.neighbours_of(name))
         self._dialled = plan.dialled_by(name)
         self._started_s = now_s()
         config = plan.config_of(name, secrets.token_hex(8))
@@ -104,6 +110,11 @@ class BrokerServer:
         self._turn_is_due = False
         self._is_reading = True
         self._is_draining = False
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        """By neighbour that is called: who calls it again and again."""
+        self._refusals: dict[str, str] = {}
+        """Why a neighbour that was called did not want the link, or was not wanted."""
+        self._link_changes: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._parent_pid = os.getppid() if stop_with_parent else None
         self._recorder = recorder
@@ -128,14 +139,16 @@ class BrokerServer:
             backlog=1024,
         )
         log.info("%s listens at %s", self.broker.name, address)
-        tasks = [self._loop.create_task(self._keep_link(*dialled)) for dialled in self._dialled]
-        tasks.append(self._loop.create_task(self._tick()))
+        for neighbour, where in self._dialled:
+            self._keepers[neighbour] = self._loop.create_task(self._keep_link(neighbour, where))
+        ticking = self._loop.create_task(self._tick())
         self._report_links()
         await self._stop.wait()
         server.close()
         await self._drain()
         await self._close_all()
         self._record_load(now_s())
+        tasks = [ticking, *self._keepers.values(), *self._link_changes]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -163,14 +176,20 @@ class BrokerServer:
                 self._greeted(connection, frame)
             case StatusRequest():
                 connection.send(StatusReply(self.status()))
+            case LinkRequest():
+                self._await_greeting_no_more(connection)
+                change = self._loop.create_task(self._change_link(connection, frame))
+                self._link_changes.add(change)
+                change.add_done_callback(self._link_changes.discard)
             case Goodbye(reason=reason, leaves=leaves):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
+                self._note_refusal(connection, reason)
                 self._forget(connection, leaves=leaves)
                 connection.close()
             case Hello():
                 self._refuse(connection, "a second greeting")
-            case StatusReply():
-                self._refuse(connection, "a status that nobody asked for")
+            case StatusReply() | LinkReply():
+                self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
 
@@ -213,8 +232,7 @@ class BrokerServer:
             former.peer = ""
             former.close("another connection has taken this one's place")
         self._ungreeted.pop(connection, None)
-        if connection.greeting_timer is not None:
-            connection.greeting_timer.cancel()
+        self._await_greeting_no_more(connection)
         connection.peer = name
         self._connections[name] = connection
         if not connection.dialled:
@@ -224,6 +242,10 @@ class BrokerServer:
             log.info("%s: link to %s is up", self.broker.name, name)
             self._report_links()
         self._schedule()
+
+    def _await_greeting_no_more(self, connection: Connection) -> None:
+        if connection.greeting_timer is not None:
+            connection.greeting_timer.cancel()
 
     def _forget(self, connection: Connection, *, leaves: bool = False) -> None:
         """The connection does not count any more; a peer that leaves does not come back."""
@@ -238,6 +260,7 @@ class BrokerServer:
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         log.warning("%s: closed %s: %s", self.broker.name, connection.peer or connection.address, reason[:300])
+        self._note_refusal(connection, reason)
         self._forget(connection)
         connection.close(reason)
 
@@ -366,6 +389,62 @@ class BrokerServer:
                     connection.close()
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
             wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
+
+    def _note_refusal(self, connection: Connection, reason: str) -> None:
+        if connection.dialled:
+            self._refusals[connection.dialled] = reason
+
+    async def _change_link(self, connection: Connection, request: LinkRequest) -> None:
+        """Do what somebody asked for and tell when it is done, or why it is not."""
+        if request.change == "add":
+            problem = await self._add_link(request.neighbour, request.address)
+        else:
+            problem = self._remove_link(request.neighbour)
+        connection.send(LinkReply(not problem, problem))
+
+    async def _add_link(self, neighbour: str, address_text: str) -> str:
+        """Call a new neighbour and keep the link; returns why that cannot be."""
+        name = self.broker.name
+        if neighbour == name or neighbour in self._neighbours or neighbour in self._connections:
+            return (
+                f"{name} has a link to {neighbour} already" if neighbour != name else f"{name} needs no link to itself"
+            )
+        problem = self.broker.cycle_with(neighbour)
+        if problem:
+            return problem
+        try:
+            address = Address.parse(address_text)
+        except ValueError as error:
+            return f"the address of {neighbour}: {error}"
+        self._neighbours[neighbour] = None
+        self._refusals.pop(neighbour, None)
+        self._keepers[neighbour] = self._loop.create_task(self._keep_link(neighbour, address))
+        ends_s = now_s() + LINK_WITHIN_S
+        while now_s() < ends_s and neighbour not in self._refusals:
+            if neighbour in self._connections:
+                return ""
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+        self._remove_link(neighbour)
+        return self._refusals.get(neighbour) or f"{neighbour} cannot be reached at {address}"
+
+    def _remove_link(self, neighbour: str) -> str:
+        """End the link to a neighbour for good; returns why that cannot be. What is under way on it is lost."""
+        keeper = self._keepers.pop(neighbour, None)
+        connection = self._connections.get(neighbour)
+        peer = self.broker.peers.get(neighbour)
+        is_link = neighbour in self._neighbours or (peer is not None and peer.role == "broker")
+        if not is_link:
+            return f"{self.broker.name} has no link to {neighbour}"
+        self._neighbours.pop(neighbour, None)
+        if keeper is not None:
+            keeper.cancel()
+        if connection is not None:
+            self._forget(connection, leaves=True)
+            connection.close(f"the link between {self.broker.name} and {neighbour} is removed", leaves=True)
+        else:
+            self.broker.handle(LinkRemoved(neighbour), now_s())
+            self._schedule()
+        return ""
 
     def _links_missing(self) -> tuple[str, ...]:
         return tuple(name for name in self._neighbours if name not in self._connections)

@@ -1,35 +1,54 @@
-"""Asking a broker how it is."""
+"""Asking a broker something that needs no greeting: how it is, or to change a link."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from trimtab.network.address import Address
 from trimtab.network.connection import Connection
-from trimtab.protocol.frames import BrokerStatus, Frame, StatusReply, StatusRequest
+from trimtab.protocol.frames import BrokerStatus, Frame, LinkReply, LinkRequest, StatusReply, StatusRequest
+
+LINK_WITHIN_S: Final = 15.0
+"""A broker needs some seconds to find out that a neighbour cannot be reached."""
 
 
 async def ask_status(address: Address, within_s: float = 2.0) -> BrokerStatus:
     """Ask the broker at an address how it is; raises OSError or TimeoutError if it does not say."""
+    reply = await _ask(address, StatusRequest(), within_s)
+    assert isinstance(reply, StatusReply)
+    return reply.status
+
+
+async def ask_link(address: Address, request: LinkRequest) -> LinkReply:
+    """Ask the broker at an address to change a link; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, request, LINK_WITHIN_S)
+    assert isinstance(reply, LinkReply)
+    return reply
+
+
+async def _ask(address: Address, request: StatusRequest | LinkRequest, within_s: float) -> StatusReply | LinkReply:
     loop = asyncio.get_running_loop()
-    asker = _StatusAsker(loop.create_future())
+    asker = _Asker(request, loop.create_future())
     async with asyncio.timeout(within_s):
         _, connection = await loop.create_connection(lambda: Connection(asker), address.host, address.port)
         try:
-            return (await asker.answer).status
+            return await asker.answer
         finally:
             connection.close()
 
 
-class _StatusAsker:
-    def __init__(self, answer: asyncio.Future[StatusReply]) -> None:
+class _Asker:
+    def __init__(self, request: StatusRequest | LinkRequest, answer: asyncio.Future[StatusReply | LinkReply]) -> None:
+        self._request = request
         self.answer = answer
 
     def connection_opened(self, connection: Connection) -> None:
-        connection.send(StatusRequest())
+        connection.send(self._request)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
-        if isinstance(frame, StatusReply) and not self.answer.done():
+        wanted = StatusReply if isinstance(self._request, StatusRequest) else LinkReply
+        if isinstance(frame, wanted) and not self.answer.done():
             self.answer.set_result(frame)
 
     def bytes_handled(self, connection: Connection) -> None:

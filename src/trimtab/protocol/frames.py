@@ -96,4 +96,19 @@ class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
     status: BrokerStatus
 
 
-Frame: TypeAlias = Hello | Payload | Ack | Goodbye | StatusRequest | StatusReply
+class LinkRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="link?"):
+    """Ask a broker to call a neighbour at an address and keep that link, or to end the link; needs no greeting."""
+
+    change: Literal["add", "remove"]
+    neighbour: str
+    address: str = ""
+
+
+class LinkReply(msgspec.Struct, frozen=True, tag_field="frame", tag="link"):
+    """The link is changed, or it is not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
+Frame: TypeAlias = Hello | Payload | Ack | Goodbye | StatusRequest | StatusReply | LinkRequest | LinkReply
