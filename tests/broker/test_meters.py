@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.broker.meters import MeterConfig, Meters, WindowSum
+from trimtab.broker.meters import MeterConfig, Meters, QueueDelay, WindowSum
 
 
 def test_a_broker_at_twenty_publications_a_second_and_twenty_milliseconds_is_loaded_to_two_fifths() -> None:
@@ -61,3 +61,21 @@ def test_a_window_sum_is_the_sum_of_what_lies_in_the_window_up_to_one_bucket(ste
 def test_a_meter_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"bucket|alpha|bandwidth"):
         MeterConfig(**wrong)
+
+
+def test_the_delay_of_a_queue_is_what_its_messages_wait() -> None:
+    """100 messages come and go each second, each after a quarter of a second."""
+    delay, delays_s = QueueDelay(), []
+    for tick in range(1, 40):
+        now_s = tick / 4
+        entered_count = int(100 * now_s)
+        left_count = int(100 * max(0.0, now_s - 0.25))
+        delays_s.append(delay.read(now_s, entered_count=entered_count, queued_count=entered_count - left_count))
+    assert delays_s[-1] == pytest.approx(0.25, rel=0.01)
+
+
+def test_messages_that_nobody_takes_wait_ever_longer() -> None:
+    delay = QueueDelay()
+    delays_s = [delay.read(float(second), entered_count=10, queued_count=10) for second in range(5)]
+    assert delays_s == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert delay.read(5.0, entered_count=10, queued_count=0) == 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice
 
 import pytest
@@ -50,3 +51,25 @@ def test_drop_oldest_keeps_the_newest() -> None:
     (slow,) = [peer for peer in status.peers if peer.name == "mallory"]
     assert (slow.queued_count, slow.unacknowledged_count) == (100, 64)
     assert status.dropped_count == pytest.approx(300 - 100 - 63, abs=1)
+
+
+def test_the_delay_of_a_queue_that_nobody_reads_is_told() -> None:
+    with Network.of(["B1"], options=NetworkOptions(window_frames_count=64)) as network:
+        slow = Raw(network)
+        slow.send(HELLO, Payload(1, 0, Subscribe(id="slow/s", filter=Filter.parse("a >= 0"))))
+        while not (isinstance(frame := slow.receive(), Payload) and isinstance(frame.message, Confirmed)):
+            pass
+        with BlockingClient(network.address("B1")) as client:
+            client.advertise(Filter.parse("a >= 0"))
+            for value in range(100):
+                client.publish(Publication(a=value))
+            client.drain()
+            ends_s = time.monotonic() + 10
+            delay_s = 0.0
+            while delay_s < 0.5 and time.monotonic() < ends_s:
+                status = network.status()["B1"]
+                assert status is not None
+                delay_s = status.load["output_queue_delay_s"]
+                time.sleep(0.05)
+        slow.close()
+    assert delay_s >= 0.5

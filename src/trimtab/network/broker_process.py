@@ -22,7 +22,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
-from trimtab.broker.meters import MeterConfig
+from trimtab.broker.meters import MeterConfig, QueueDelay
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.capacity import BYTES_PER_MEGABIT, Capacity
@@ -117,6 +117,7 @@ class BrokerServer:
         self._link_changes: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._parent_pid = os.getppid() if stop_with_parent else None
+        self._output_delay = QueueDelay(RATE_OVER_TICKS_COUNT)
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
         self._recorded_s = 0.0
@@ -323,6 +324,16 @@ class BrokerServer:
         self.broker.meters.arrived(ended_s, count)
         self.broker.meters.matched(count * modelled_s or ended_s - started_s, ended_s - started_s, ended_s, count)
 
+    def _meter_output(self, time_s: float) -> None:
+        """Tell the meters how long messages wait in output queues."""
+        counters = self.broker.counters
+        delay_s = self._output_delay.read(
+            time_s,
+            entered_count=counters.publications_out_count + counters.control_out_count,
+            queued_count=sum(peer.link.queued_count for peer in self.broker.peers.values()),
+        )
+        self.broker.meters.sent(delay_s)
+
     def _flush(self) -> None:
         time_s = now_s()
         broker, capacity, writer = self.broker, self._capacity, self._writer
@@ -357,6 +368,7 @@ class BrokerServer:
             time_s = now_s()
             counters = self.broker.counters
             self._samples.append((time_s, counters.publications_in_count, counters.publications_out_count))
+            self._meter_output(time_s)
             wake_at_s = self.broker.wake_at_s()
             if wake_at_s is not None and wake_at_s <= time_s:
                 self._carry_out(self.broker.handle(Wake(), time_s))
