@@ -55,20 +55,21 @@ def test_who_blocks_loses_nothing() -> None:
 
 def test_a_publisher_that_is_disconnected_for_its_own_publication_still_reaches_others_with_it() -> None:
     world = World(1)
-    for name in ("B1", "B2"):
+    for name in ("B1", "B2", "B3"):
         world.add_broker(BrokerConfig(name, slow_policy="disconnect", client_queue_max_count=1, link=NARROW))
-    world.add_link("B1", "B2", 0.01)
+    world.add_link("B1", "B2", 0.05)
+    world.add_link("B2", "B3", 0.001)
     world.run()
     world.add_client("both", "B1", latency_s=0.4)
-    world.add_client("far", "B2")
+    world.add_client("far", "B3")
     world.advertise("both", Filter.parse("a > 0"))
-    for name in ("both", "far"):
+    for name in ("both", "far"):  # one after the other, so that the publication is for its publisher first
         world.subscribe(name, Filter.parse("a > 0"))
-    world.run()
+        world.run()
     for number in range(6):
         world.at(world.now_s + number * 0.01, world.publish, "both", {"a": 1})
     world.run()
-    check_rest(world, [("B1", "B2")])
+    check_rest(world, [("B1", "B2"), ("B2", "B3")])
     assert world.checker.violations == []
     assert world.checker.disconnected_count == 1
     assert world.checker.subscriptions["far/s1"].last == {"both": world.checker.accepted_count}
