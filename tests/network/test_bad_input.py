@@ -56,8 +56,9 @@ class Raw:
     def refusal(self) -> Refused:
         while True:
             frame = self.receive()
-            if isinstance(frame, Payload) and isinstance(frame.message, Refused):
-                return frame.message
+            for message in frame.messages if isinstance(frame, Payload) else ():
+                if isinstance(message, Refused):
+                    return message
 
     def close(self) -> None:
         self._socket.close()
@@ -81,6 +82,11 @@ def serves_others(network: Network) -> None:
 
 def framed(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
+
+
+def said(message: object) -> bytes:
+    """A frame with one message."""
+    return framed(msgspec.msgpack.encode([1, 0, 0, [message]]))
 
 
 @pytest.mark.parametrize(
@@ -111,38 +117,25 @@ def test_a_wrong_beginning_closes_the_connection_with_the_reason(raw: Raw, data:
     [
         (framed(b"\xff\xff"), "not a frame"),
         (HELLO, "a second greeting"),
-        (
-            framed(msgspec.msgpack.encode({"frame": "m", "number": 1, "ack": 0, "message": {"kind": "dance"}})),
-            "not a frame: Invalid value 'dance'",
-        ),
-        (
-            framed(
-                msgspec.msgpack.encode(
-                    {
-                        "frame": "m",
-                        "number": 1,
-                        "ack": 0,
-                        "message": {"kind": "sub", "id": "x", "filter": [["a", "resembles", 5]]},
-                    }
-                )
-            ),
-            "unknown operator 'resembles'",
-        ),
-        (
-            framed(
-                msgspec.msgpack.encode(
-                    {
-                        "frame": "m",
-                        "number": 1,
-                        "ack": 0,
-                        "message": {"kind": "sub", "id": "x", "filter": [["a", "<", 5], ["a", ">", 6]]},
-                    }
-                )
-            ),
-            "contradictory filter",
-        ),
+        (said({"kind": "dance"}), "not a frame: Invalid value 'dance'"),
+        (said({"kind": "sub", "id": "x", "filter": [["a", "resembles", 5]]}), "unknown operator 'resembles'"),
+        (said({"kind": "sub", "id": "x", "filter": [["a", "<", 5], ["a", ">", 6]]}), "contradictory filter"),
+        (said(["", "mallory", 1, {"a": [1]}, 0.0, "m1", 0]), "not a frame: Expected `bool | int | float | str`"),
+        (said(["", "mallory", 1, {"a": 2**63}, 0.0, "m1", 0]), "64 bits"),
+        (said(["", "mallory", 1, {"a": 1}, 0.0]), "not a frame"),
+        (framed(msgspec.msgpack.encode([1, 0, 0, [{}] * 5_000])), "not a frame: Expected `array` of length <= 4096"),
     ],
-    ids=["broken frame", "second greeting", "unknown message", "unknown operator", "contradictory filter"],
+    ids=[
+        "broken frame",
+        "second greeting",
+        "unknown message",
+        "unknown operator",
+        "contradictory filter",
+        "nested value",
+        "large value",
+        "short publication",
+        "too many messages",
+    ],
 )
 def test_a_mistake_after_the_greeting_closes_the_connection(raw: Raw, data: bytes | Frame, expected: str) -> None:
     raw.send(HELLO)
@@ -154,8 +147,8 @@ def test_a_mistake_after_the_greeting_closes_the_connection(raw: Raw, data: byte
 def test_an_unannounced_publication_is_refused(raw: Raw) -> None:
     raw.send(
         HELLO,
-        Payload(1, 0, Advertise(id="m/a", filter=Filter.parse("a > 5"))),
-        Payload(2, 0, Publish(publisher="mallory", sequence=1, values={"a": 1}, origin_s=0.0)),
+        Payload(1, 0, [Advertise(id="m/a", filter=Filter.parse("a > 5"))]),
+        Payload(2, 0, [Publish(publisher="mallory", sequence=1, values={"a": 1}, origin_s=0.0)]),
     )
     refusal = raw.refusal()
     assert (refusal.about, refusal.reason) == (
@@ -167,8 +160,8 @@ def test_an_unannounced_publication_is_refused(raw: Raw) -> None:
 def test_a_publication_under_another_name_is_refused(raw: Raw) -> None:
     raw.send(
         HELLO,
-        Payload(1, 0, Advertise(id="m/a", filter=Filter.parse("a > 5"))),
-        Payload(2, 0, Publish(publisher="alice", sequence=1, values={"a": 9}, origin_s=0.0)),
+        Payload(1, 0, [Advertise(id="m/a", filter=Filter.parse("a > 5"))]),
+        Payload(2, 0, [Publish(publisher="alice", sequence=1, values={"a": 9}, origin_s=0.0)]),
     )
     refusal = raw.refusal()
     assert (refusal.about, refusal.reason) == ("alice:1", "a publication of mallory carries this name and no other")
@@ -178,7 +171,7 @@ def test_somebody_elses_subscription_cannot_be_ended(raw: Raw, network: Network)
     with BlockingClient(network.address("B1"), "victim") as victim:
         victim.advertise(Filter.parse("v > 0"))
         subscription = victim.subscribe(Filter.parse("v > 0"))
-        raw.send(HELLO, Payload(1, 0, Unsubscribe(id=subscription.ids[0])))
+        raw.send(HELLO, Payload(1, 0, [Unsubscribe(id=subscription.ids[0])]))
         assert raw.refusal().reason == f"{subscription.ids[0]} is not an id of this client"
         victim.publish(Publication(v=1))
         assert next(victim.deliveries(subscription, 5)).publication["v"] == 1
@@ -187,7 +180,7 @@ def test_somebody_elses_subscription_cannot_be_ended(raw: Raw, network: Network)
 def test_an_id_of_somebody_else_cannot_be_taken(raw: Raw, network: Network) -> None:
     with BlockingClient(network.address("B1"), "victim") as victim:
         subscription = victim.subscribe(Filter.parse("v > 0"))
-        raw.send(HELLO, Payload(1, 0, Subscribe(id=subscription.ids[0], filter=Filter.parse("v > 1"))))
+        raw.send(HELLO, Payload(1, 0, [Subscribe(id=subscription.ids[0], filter=Filter.parse("v > 1"))]))
         assert raw.refusal().reason == f"the id {subscription.ids[0]} is already in use"
 
 
@@ -222,11 +215,11 @@ def test_the_status_needs_no_greeting(raw: Raw) -> None:
 def test_random_and_mutated_frames_do_no_harm(network: Network) -> None:
     rng = random.Random(SEED)
     good: list[Frame] = [
-        Payload(1, 0, Advertise(id="m/a", filter=Filter.parse("a > 5 AND b LIKE 'x%'"))),
-        Payload(2, 0, Subscribe(id="m/s", filter=Filter.parse("a > 6"))),
-        Payload(3, 1, Publish(publisher="mallory", sequence=1, values={"a": 7, "b": "xy"}, origin_s=0.0)),
+        Payload(1, 0, [Advertise(id="m/a", filter=Filter.parse("a > 5 AND b LIKE 'x%'"))]),
+        Payload(2, 0, [Subscribe(id="m/s", filter=Filter.parse("a > 6"))]),
+        Payload(3, 1, [Publish(publisher="mallory", sequence=1, values={"a": 7, "b": "xy"}, origin_s=0.0)]),
         Ack(3),
-        Payload(4, 3, Unsubscribe(id="m/s")),
+        Payload(4, 3, [Unsubscribe(id="m/s")]),
         Goodbye("done"),
     ]
     for attempt in range(150):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab import Filter
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, decode_frame, encode_frame
-from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, LinkReply, LinkRequest, Payload
+from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Frame, Goodbye, Hello, LinkReply, LinkRequest, Payload
 from trimtab.protocol.messages import (
     Accepted,
     Advertise,
@@ -32,6 +33,7 @@ from trimtab.protocol.messages import (
     Synced,
     Unadvertise,
     Unsubscribe,
+    one_hop_further,
 )
 
 FILTER = Filter.parse("class = 'STOCK' AND volume BETWEEN 1 AND 5 AND symbol LIKE 'Y_O%' AND flag <> true AND x = *")
@@ -63,7 +65,7 @@ def test_no_message_is_forgotten_here() -> None:
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_every_message_is_read_back_as_it_was(message: AnyMessage) -> None:
-    frame = Payload(3, 2, message)
+    frame = Payload(3, 2, [message])
     assert decode_frame(encode_frame(frame)[4:]) == frame
 
 
@@ -83,9 +85,65 @@ def test_every_other_frame_is_read_back_as_it_was(frame: Frame) -> None:
 
 
 def test_the_value_types_of_a_publication_survive() -> None:
-    decoded = decode_frame(encode_frame(Payload(1, 0, MESSAGES[5]))[4:])
-    assert isinstance(decoded, Payload) and isinstance(decoded.message, Publish)
-    assert [type(value) for value in decoded.message.values.values()] == [int, float, str, bool]
+    decoded = decode_frame(encode_frame(Payload(1, 0, [MESSAGES[5]]))[4:])
+    assert isinstance(decoded, Payload)
+    (message,) = decoded.messages
+    assert isinstance(message, Publish)
+    assert [type(value) for value in message.values.values()] == [int, float, str, bool]
+
+
+def test_a_publication_is_passed_on_as_it_came_with_one_hop_more() -> None:
+    (message,) = sent_and_read(Payload(1, 0, [MESSAGES[5]])).messages
+    assert isinstance(message, Publish)
+    onward = one_hop_further(message)
+    assert isinstance(onward, bytes)
+    (arrived,) = sent_and_read(Payload(1, 0, [onward])).messages
+    assert arrived == msgspec.structs.replace(message, hops=message.hops + 1)
+
+
+def test_hops_are_counted_up_to_a_limit() -> None:
+    (message,) = sent_and_read(
+        Payload(1, 0, [Publish(publisher="p", sequence=1, values={}, origin_s=0.0, hops=127)])
+    ).messages
+    assert isinstance(message, Publish)
+    (arrived,) = sent_and_read(Payload(1, 0, [one_hop_further(message)])).messages
+    assert isinstance(arrived, Publish) and arrived.hops == 127
+
+
+def test_many_messages_travel_in_one_frame() -> None:
+    frame = Payload(3, 2, list(MESSAGES), done=1)
+    assert sent_and_read(frame) == frame
+
+
+def test_more_bytes_than_fit_into_one_frame_become_several() -> None:
+    texts = [Publish(publisher="p", sequence=n, values={"a": "x" * 100_000}, origin_s=0.0) for n in range(1, 8)]
+    frames = list(FrameReader().feed(encode_frame(Payload(5, 2, list(texts), done=3))))
+    assert all(isinstance(frame, Payload) for frame in frames)
+    assert [(f.number, f.ack, f.done, len(f.messages)) for f in frames if isinstance(f, Payload)] == [
+        (5, 2, 3, 2),
+        (7, 2, 3, 2),
+        (9, 2, 3, 2),
+        (11, 2, 3, 1),
+    ]
+
+
+def test_a_frame_with_too_many_messages_is_refused() -> None:
+    body = msgspec.msgpack.encode((1, 0, 0, [{}] * (BATCH_MAX_COUNT + 1)))
+    with pytest.raises(ProtocolError, match="length <= 4096"):
+        decode_frame(body)
+
+
+@pytest.mark.parametrize("fields_count", [0, 6, 8, 15])
+def test_a_publication_with_other_than_seven_fields_is_refused(fields_count: int) -> None:
+    fields = ("", "p", 1, {"a": 1}, 0.0, "s", 0, b"bytes", 0, 0, 0, 0, 0, 0, 0)[:fields_count]
+    with pytest.raises(ProtocolError, match="not a frame"):
+        decode_frame(msgspec.msgpack.encode((1, 0, 0, [fields])))
+
+
+def sent_and_read(frame: Payload) -> Payload:
+    read = decode_frame(encode_frame(frame)[4:])
+    assert isinstance(read, Payload)
+    return read
 
 
 @given(st.binary(max_size=200))
@@ -98,7 +156,7 @@ def test_arbitrary_bytes_are_a_frame_or_a_protocol_error(body: bytes) -> None:
 
 @given(st.integers(0, len(MESSAGES) - 1), st.data())
 def test_a_changed_byte_gives_a_frame_or_a_protocol_error(number: int, data: st.DataObject) -> None:
-    body = bytearray(encode_frame(Payload(1, 0, MESSAGES[number]))[4:])
+    body = bytearray(encode_frame(Payload(1, 0, [MESSAGES[number]]))[4:])
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
         decode_frame(bytes(body))
@@ -113,7 +171,7 @@ def test_a_frame_that_announces_too_many_bytes_is_refused_before_they_arrive() -
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20))
 def test_frames_are_cut_out_of_any_pieces_of_the_stream(cuts: list[int]) -> None:
-    frames: list[Frame] = [Ack(1), Payload(1, 0, MESSAGES[5]), Goodbye("end")]
+    frames: list[Frame] = [Ack(1), Payload(1, 0, [MESSAGES[5]]), Goodbye("end")]
     data = b"".join(encode_frame(frame) for frame in frames)
     reader = FrameReader()
     found: list[Frame] = []
@@ -131,6 +189,6 @@ def test_frames_are_cut_out_of_any_pieces_of_the_stream(cuts: list[int]) -> None
     ids=["nan", "infinity", "beyond 64 bits", "long text", "no name", "control character"],
 )
 def test_a_publication_that_the_language_does_not_have_is_refused(values: dict[str, str | int | float | bool]) -> None:
-    body = encode_frame(Payload(1, 0, Publish(publisher="p", sequence=1, values=values, origin_s=0.0)))[4:]
+    body = encode_frame(Payload(1, 0, [Publish(publisher="p", sequence=1, values=values, origin_s=0.0)]))[4:]
     with pytest.raises(ProtocolError, match="not a frame"):
         decode_frame(body)

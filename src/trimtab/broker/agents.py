@@ -24,6 +24,7 @@ from trimtab.load.agents import (
 )
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Effect, Record
+from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import Advertise, AnyMessage, ControlPublish, Redirect, Subscribe, Unsubscribe
 
@@ -37,8 +38,9 @@ class Inbox(Link):
     def __init__(self) -> None:
         super().__init__(LinkConfig())
         self.heard: deque[AnyMessage] = deque()
+        self.data = deque(maxlen=0)
 
-    def enqueue(self, message: AnyMessage, now_s: float) -> None:
+    def enqueue(self, message: Sendable, now_s: float) -> None:
         """Agents hear each other; what clients publish is not for them."""
         if type(message) is ControlPublish:
             self.heard.append(message)

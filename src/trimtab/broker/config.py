@@ -37,6 +37,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """block: the publishers whose publications match are held back; drop-oldest: the subscriber loses the oldest;
     disconnect: the subscriber is disconnected and told why."""
 
+    broker_queue_high_count: int = 4_096
+    """Publications that may wait for a neighbour; beyond it those who send more are held back until half are gone."""
+
     filters_per_client_max_count: int = 10_000
     """Subscriptions and advertisements of one client."""
 
@@ -49,5 +52,6 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a broker needs a name")
-        if min(self.client_queue_max_count, self.filters_per_client_max_count, self.clients_max_count) < 1:
+        limits = (self.client_queue_max_count, self.broker_queue_high_count, self.filters_per_client_max_count)
+        if min(*limits, self.clients_max_count) < 1:
             raise ValueError(f"broker {self.name}: every limit must be at least 1")

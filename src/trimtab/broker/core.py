@@ -4,14 +4,22 @@
 
 The world decides when a step is done (at once, or after the modelled matching delay) and when a frame may leave (when
 the transport has room, or the modelled bandwidth). The broker reads no clock: every call is told the time.
+
+**Holding back.** A queue to a neighbour above its mark, or under the slow policy "block" one to a client, is congested
+until half of it is gone. Meanwhile data from every source that could add to it stays in the input, unprocessed; the
+source's credit runs out (`Link`), its queue fills, and so on back to the publishers, whose windows fill. Data from A
+through this broker B waits only for queues from B to others than A: in a tree no chain of such waiting comes back to
+where it began, so that somebody can always go on, and nothing waits for ever. (A client's queue waits for its
+application alone, which must not make its reading wait for its own publishing.) Control is never held back.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 from typing import Final, Literal
 
 import msgspec
@@ -21,12 +29,12 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
 from trimtab.broker.routing import Entry, RoutingTables, Say
-from trimtab.language import Publication
 from trimtab.load.agents import Agent, ClientCame, ClientLeft, ClientStayed, NeighboursChanged
 from trimtab.load.indices import LoadIndices
+from trimtab.matching.announcements import Announcements
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
-from trimtab.protocol.frames import Ack, Hello, Payload, Role
+from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload, Role
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     VERSION,
@@ -50,6 +58,7 @@ from trimtab.protocol.messages import (
     Unadvertise,
     Unsubscribe,
     is_control,
+    one_hop_further,
 )
 
 _NEVER_S: Final = float("inf")
@@ -58,14 +67,20 @@ _NEVER_S: Final = float("inf")
 class Peer:
     """A neighbour, a client or an agent: its link and, for clients, what the broker keeps for them."""
 
-    def __init__(self, name: str, role: Role | Literal["agent"], session: str, link: Link) -> None:
+    def __init__(
+        self, name: str, role: Role | Literal["agent"], session: str, link: Link, queue_max_count: int
+    ) -> None:
         self.name = name
         self.role = role
         self.session = session
         self.link = link
+        self.queue = link.data
+        self.queue_max_count = queue_max_count
+        """Publications that may wait for it."""
         self.last_sequence = 0
         self.accepted_owed = False
         self.advertisements: dict[str, None] = {}
+        self.announcements: Announcements | None = None
         self.subscriptions: dict[str, None] = {}
         self.lease_ends_s: float | None = None
         self.behind: dict[str, str] = {}
@@ -113,12 +128,17 @@ class Broker:
         self._planned_s: dict[str, float] = {}
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
         self._data_in: deque[tuple[str, AnyMessage]] = deque()
+        self._held_in: deque[tuple[str, AnyMessage]] = deque()
+        """Data that must wait for a congested queue; of each source everything is either here or in `_data_in`."""
+        self._congested: dict[str, None] = {}
+        self.client_queue_is_full = False
+        """Set when a client's queue reaches its limit: a world that steps many times at once should send first."""
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
         self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
         self._agents = Agents(self, agents) if agents else None
         self._agents_wait_for_start = bool(agents)
         for name, inbox in self._agents.inboxes.items() if self._agents is not None else ():
-            self.peers[name] = Peer(name, "agent", config.session, inbox)
+            self.peers[name] = Peer(name, "agent", config.session, inbox, sys.maxsize)
 
     # ---- the world's side ----
 
@@ -137,8 +157,8 @@ class Broker:
             case Received(peer=peer, frame=frame):
                 self.receive(peer, frame, now_s)
                 return []
-            case Step():
-                return self._step(now_s)
+            case Step(count=count):
+                return self._step(now_s) if count == 1 else self._steps(count, now_s)
             case Connected(peer=peer, hello=hello):
                 return self._connected(peer, hello, now_s)
             case Disconnected(peer=peer):
@@ -160,8 +180,13 @@ class Broker:
 
     @property
     def input_count(self) -> int:
-        """Messages in the input queue."""
+        """Messages in the input queue that can be processed."""
         return len(self._control_in) + len(self._data_in)
+
+    @property
+    def held_count(self) -> int:
+        """Messages in the input that wait for a congested output queue."""
+        return len(self._held_in)
 
     @property
     def next_is_publication(self) -> bool:
@@ -169,6 +194,10 @@ class Broker:
         if self._control_in:
             return type(self._control_in[0][1]) is ControlPublish
         return bool(self._data_in) and isinstance(self._data_in[0][1], Publish)
+
+    def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
+        """The data messages of the input with their sources, whether they can be processed or must wait."""
+        return chain(self._held_in, self._data_in)
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
@@ -190,25 +219,17 @@ class Broker:
         self._maybe_sendable.clear()
         return touched
 
-    def take_frame(self, peer: str, now_s: float) -> Payload | Ack | None:
-        """The next frame for a peer, None if there is none now."""
+    def take_frame(self, peer: str, now_s: float, messages_max_count: int = BATCH_MAX_COUNT) -> Payload | Ack | None:
+        """The next frame for a peer, with up to so many messages; None if there is none now."""
         known = self.peers.get(peer)
         if known is None:
             return None
         self._say_acceptance(known, now_s)
-        frame = known.link.take(now_s)
+        frame = known.link.take(now_s, messages_max_count)
         self._watch(known)
+        if peer in self._congested:
+            self._relieve(known)
         return frame
-
-    def take_new(self, peer: str, count: int, now_s: float) -> tuple[int, int, list[AnyMessage]]:
-        """Up to `count` new messages for a peer at once, as `Link.take_new` gives them; `take_frame` has the rest."""
-        known = self.peers.get(peer)
-        if known is None:
-            return 1, 0, []
-        self._say_acceptance(known, now_s)
-        taken = known.link.take_new(count, now_s)
-        self._watch(known)
-        return taken
 
     def _say_acceptance(self, peer: Peer, now_s: float) -> None:
         if self._owes_acceptance(peer):
@@ -217,8 +238,10 @@ class Broker:
 
     def take_frames(self, peer: str, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent to a peer now."""
-        first = self.take_frame(peer, now_s)
-        return [] if first is None else [first, *self.peers[peer].link.take_all(now_s)]
+        frames: list[Payload | Ack] = []
+        while (frame := self.take_frame(peer, now_s)) is not None:
+            frames.append(frame)
+        return frames
 
     def _owes_acceptance(self, peer: Peer) -> bool:
         return peer.accepted_owed and peer.link.connected
@@ -231,9 +254,11 @@ class Broker:
         if known.accepted_owed:
             self._say_acceptance(known, now_s)
         link = known.link
-        frame = link.take(now_s)
-        if link.unacknowledged_count == 1:
+        frame = link.take(now_s, 1)
+        if link.unacknowledged_count <= 1:
             self._watch(known)  # with more than one it is watched already
+        if peer in self._congested:
+            self._relieve(known)
         return frame, frame is not None and link.has_frame()
 
     def owes_only_ack(self, peer: str) -> bool:
@@ -289,23 +314,42 @@ class Broker:
         peer = self.peers.get(name)
         if peer is None:
             return  # a frame that was under way when the peer was removed
+        data_count = 0
+        data_in = self._held_in if self._congested and self._must_wait(name) else self._data_in
         messages = peer.link.receive(frame, now_s)
         if messages or peer.link.has_frame():
             self._maybe_sendable[name] = None
         for message in messages:
-            (self._control_in if is_control(message) else self._data_in).append((name, message))
+            if is_control(message):
+                self._control_in.append((name, message))
+            else:
+                data_in.append((name, message))
+                data_count += 1
+        peer.link.data_arrived(data_count)
+
+    def _steps(self, count: int, now_s: float) -> list[Effect]:
+        """Process up to so many messages, fewer where a queue should be sent first."""
+        effects: list[Effect] = []
+        while count and (self._control_in or self._data_in) and not self.client_queue_is_full:
+            effects += self._step(now_s)
+            count -= 1
+        return effects
 
     def _step(self, now_s: float) -> list[Effect]:
         if self._control_in:
             name, message = self._control_in.popleft()
             self.counters.control_in_count += 1
             return self._control(name, message, now_s) if name in self.peers else []
-        if self._data_in:
-            name, data = self._data_in.popleft()
-            if isinstance(data, Publish):
-                return self._publication(name, data, now_s)
-            if name in self.peers:
-                return self._control(name, data, now_s)
+        if not self._data_in:
+            return []
+        name, data = self._data_in.popleft()
+        peer = self.peers.get(name)
+        if peer is not None and peer.link.did():
+            self._maybe_sendable[name] = None
+        if isinstance(data, Publish):
+            return self._publication(name, data, now_s)
+        if peer is not None:
+            return self._control(name, data, now_s)
         return []
 
     def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
@@ -314,14 +358,22 @@ class Broker:
         if peer is not None and is_from_client and not self._take_over(peer, message, now_s):
             return []
         self.counters.publications_in_count += 1
-        onward = msgspec.structs.replace(message, hops=message.hops + 1)
+        onward = one_hop_further(message)
         effects: list[Effect] = []
         hops = self.tables.hops_for(message.values)
         if self._agents is not None:
             self._agents.matched(message.values, hops, now_s)
+        if not is_from_client and source in hops:
+            hops.remove(source)
+        self.counters.publications_out_count += len(hops)
+        peers, sendable = self.peers, self._maybe_sendable
         for hop in hops:
-            if hop != source or is_from_client:
-                effects += self._send_publication(self.peers[hop], onward, now_s)
+            sendable[hop] = None
+            to = peers[hop]
+            queue = to.queue
+            queue.append(onward)
+            if len(queue) >= to.queue_max_count:
+                effects += self._queue_is_full(to)
         for effect in effects:  # behind the publication, for the end of a publisher's advertisements ends routes
             if isinstance(effect, Close):
                 self._remove_peer(effect.peer, now_s)
@@ -339,34 +391,58 @@ class Broker:
             return False
         peer.last_sequence = message.sequence
         peer.accepted_owed = True
-        values = Publication.trusted(message.values)
-        if any(self.tables.advertisements[id].filter.announces(values) for id in peer.advertisements):
+        if peer.announcements is not None and peer.announcements.announce(message.values):
             return True
         about = f"{message.publisher}:{message.sequence}"
         self._refuse(peer, about, "no advertisement of this client announces the publication", now_s)
         return False
 
-    def _send_publication(self, peer: Peer, message: Publish, now_s: float) -> list[Effect]:
-        self._maybe_sendable[peer.name] = None
-        peer.link.enqueue(message, now_s)
-        self.counters.publications_out_count += 1
-        if peer.role != "client" or peer.link.queued_data_count <= self.config.client_queue_max_count:
-            return []
-        if self.config.slow_policy == "drop-oldest":
+    # ---- queues that are full ----
+
+    def _queue_is_full(self, peer: Peer) -> list[Effect]:
+        """A publication has filled an output queue: hold its sources back, or deal with a slow client."""
+        waiting_count = peer.link.queued_data_count
+        if waiting_count == peer.queue_max_count:
+            self.client_queue_is_full |= peer.role == "client"
+        elif peer.role == "broker" or self.config.slow_policy == "block":
+            if peer.name not in self._congested:
+                self._congested[peer.name] = None
+                self._sort_data_in()
+        elif self.config.slow_policy == "drop-oldest":
             self._drop_oldest(peer)
-            return []
-        if self.config.slow_policy == "disconnect":
-            waiting = peer.link.queued_data_count
-            return [Close(peer.name, f"too slow: {waiting:,} publications waited; read faster or ask for less")]
+        else:
+            reason = f"too slow: {waiting_count:,} publications waited; read faster or ask for less"
+            return [Close(peer.name, reason)]
         return []
 
     def _drop_oldest(self, peer: Peer) -> Publish | None:
         """Give up the publication that has waited longest for a slow client, and count it."""
         dropped = peer.link.drop_oldest_data()
-        if not isinstance(dropped, Publish):
-            return None
-        self.counters.dropped_count += 1
-        return dropped
+        if dropped is not None:
+            self.counters.dropped_count += 1
+        return dropped if isinstance(dropped, Publish) else None
+
+    def _relieve(self, peer: Peer) -> None:
+        """Go on with what was held back if half of a congested queue is gone."""
+        if peer.link.queued_data_count <= peer.queue_max_count // 2:
+            del self._congested[peer.name]
+            self._sort_data_in()
+
+    def _must_wait(self, source: str) -> bool:
+        """Whether data of a source could add to a congested queue: it never goes back to a neighbour it came from."""
+        return any(name != source or self.peers[name].role == "client" for name in self._congested)
+
+    def _sort_data_in(self) -> None:
+        """Congestion has changed: data of each source may be processed or must wait, in its old order."""
+        waits: dict[str, bool] = {}
+        waiting = [*self._held_in, *self._data_in]
+        self._held_in.clear()
+        self._data_in.clear()
+        for item in waiting:
+            source = item[0]
+            if source not in waits:
+                waits[source] = self._must_wait(source)
+            (self._held_in if waits[source] else self._data_in).append(item)
 
     # ---- control ----
 
@@ -398,6 +474,8 @@ class Broker:
             case Unadvertise(id=id):
                 if self._owns(peer, self.tables.advertisements.get(id), id, now_s):
                     peer.advertisements.pop(id, None)
+                    if peer.announcements is not None:
+                        peer.announcements.discard(id)
                     self._advertisement_confirmations.forget(id)
                     self._say(self.tables.remove_advertisement(id), now_s)
             case Unsubscribe(id=id):
@@ -433,6 +511,9 @@ class Broker:
             return
         if peer.role == "client":
             peer.advertisements[message.id] = None
+            if peer.announcements is None:
+                peer.announcements = Announcements()
+            peer.announcements.add(message.id, message.filter)
         self._say(self.tables.add_advertisement(Entry(message.id, message.filter, peer.name)), now_s)
         if self._advertisement_confirmations.begin(message.id):
             self._confirm_advertisements([message.id], now_s)
@@ -600,7 +681,7 @@ class Broker:
             peer = None
         is_new = peer is None
         if peer is None:
-            peer = Peer(name, hello.role, hello.session, Link(self.config.link))
+            peer = Peer(name, hello.role, hello.session, Link(self.config.link), self._queue_max_count(hello.role))
             self.peers[name] = peer
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
@@ -624,6 +705,9 @@ class Broker:
     def _tell_agents_of_links(self, now_s: float) -> None:
         if self._agents is not None:
             self._agents.tell_all(NeighboursChanged(), now_s)
+
+    def _queue_max_count(self, role: Role) -> int:
+        return self.config.client_queue_max_count if role == "client" else self.config.broker_queue_high_count
 
     def _problem_with(self, name: str, hello: Hello) -> str | None:
         if hello.version != VERSION:
@@ -675,6 +759,10 @@ class Broker:
         self._control_in = deque(item for item in self._control_in if item[0] != name)
         if peer.role == "client":
             self._data_in = deque(item for item in self._data_in if item[0] != name)
+            self._held_in = deque(item for item in self._held_in if item[0] != name)
+        if name in self._congested:
+            del self._congested[name]
+            self._sort_data_in()
         for id in [entry.id for entry in self.tables.subscriptions.values() if entry.hop == name]:
             self._subscription_confirmations.forget(id)
         for id in [entry.id for entry in self.tables.advertisements.values() if entry.hop == name]:

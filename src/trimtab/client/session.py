@@ -15,6 +15,7 @@ import msgspec
 
 from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
+from trimtab.matching.announcements import Announcements
 from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
@@ -36,6 +37,7 @@ from trimtab.protocol.messages import (
     Subscribe,
     Unadvertise,
     Unsubscribe,
+    is_control,
 )
 
 MOVE_WITHIN_S: Final = 30.0
@@ -105,6 +107,8 @@ class ClientSession:
         self._next_sequence = 1
         self._advertisements: dict[str, Filter] = {}
         self._in_force: dict[str, None] = {}
+        self._announced = Announcements()
+        """The advertisements in force; what they announce may be sent."""
         self._subscriptions: dict[str, Filter] = {}
         self._own_filters = OwnFilters()
         self._held: deque[Publish | Unadvertise] = deque()
@@ -159,8 +163,10 @@ class ClientSession:
     def publish(self, values: Mapping[str, Value], now_s: float) -> int:
         """Hand over a publication; returns its sequence number, or raises `WindowFull`."""
         publication = values if isinstance(values, Publication) else Publication(values)
-        ours = self._advertisements.items()
-        if not any(id not in self._ending and filter.announces(publication) for id, filter in ours):
+        goes_at_once = not (self._held or self._ending or self.paused) and self._announced.announce(
+            publication.values_by_name
+        )
+        if not goes_at_once and not self._will_announce(publication):
             raise LanguageError("no advertisement of this client announces the publication")
         if self.window_is_full:
             raise WindowFull(f"{self.config.publish_window_count:,} publications wait for acceptance")
@@ -172,9 +178,18 @@ class ClientSession:
             session=self.config.session,
         )
         self._next_sequence += 1
-        self._held.append(message)
-        self._release(now_s)
+        if goes_at_once:
+            self._unaccepted.append(message)
+            self._say(message, now_s)
+        else:
+            self._held.append(message)
+            self._release(now_s)
         return message.sequence
+
+    def _will_announce(self, publication: Publication) -> bool:
+        """Whether an advertisement that does not end, in force or not, announces the publication."""
+        ours = self._advertisements.items()
+        return any(id not in self._ending and filter.announces(publication) for id, filter in ours)
 
     @property
     def window_is_full(self) -> bool:
@@ -229,6 +244,15 @@ class ClientSession:
             move = self._move
             return Hello(VERSION, "client", self.name, self.config.session, move.link.expects, move.broker_session)
         return Hello(VERSION, "client", self.name, self.config.session, self.link.expects, self._broker_session)
+
+    def consumed(self, waiting_count: int = 0) -> bool:
+        """The application has dealt with all deliveries except for so many; whether a broker should be told soon.
+
+        Only then does a broker send more, so that what the application does not keep up with waits at the broker. What
+        comes from a new broker during a move counts as dealt with when it arrives: the move does not wait for room.
+        """
+        tell = self.link.did_all_but(waiting_count)
+        return (self._move is not None and self._move.link.did_all_but(0)) or tell
 
     def take_frame(self, now_s: float, broker: str = "") -> Payload | Ack | None:
         """The next frame for a broker (the present one unless another is named), None if there is none now."""
@@ -358,6 +382,7 @@ class ClientSession:
         for id, filter in self._subscriptions.items():
             self.link.enqueue(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
         self._in_force.clear()
+        self._announced = Announcements()
         self._held = deque([*self._unaccepted, *self._held])
         self._unaccepted.clear()
 
@@ -365,18 +390,24 @@ class ClientSession:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
         link = self.link if broker == self.broker else self._link_to(broker)
         effects: list[Effect] = []
-        for message in link.receive(frame, now_s) if link is not None else []:
+        if link is None:
+            return effects
+        messages = link.receive(frame, now_s)
+        link.data_arrived(sum(not is_control(message) for message in messages))
+        for message in messages:
             move = self._move
             if move is None and type(message) is Publish:
-                return self._deliver(message, now_s)  # a frame holds one message
-            if move is not None and link is move.link and isinstance(message, Publish):
+                effects.extend(self._deliver(message, now_s))
+            elif move is not None and link is move.link and isinstance(message, Publish):
                 move.early.append(message)
             elif move is not None and link is move.link and isinstance(message, Confirmed):
                 move.confirmed.append(message)
             elif move is not None and isinstance(message, End) and message.move == move.id:
                 effects.extend(self._end_move(move, now_s))
+                break  # the old broker has no more to say
             elif move is not None and isinstance(message, Refused) and message.about == move.id:
                 effects.extend(self._undo_move(move, message.reason, now_s))
+                break
             elif move is not None and isinstance(message, Stayed) and message.move == move.id:
                 effects.extend(self._undo_move(move, f"the move to {move.broker} took too long", now_s))
             else:
@@ -396,11 +427,14 @@ class ClientSession:
                 if (id not in self._advertisements and id not in self._subscriptions) or id in self._in_force:
                     return []  # ended meanwhile, or in force since before a move
                 self._in_force[id] = None
+                if id in self._advertisements:
+                    self._announced.add(id, self._advertisements[id])
                 self._release(now_s)
                 return [InForce(id)]
             case Refused(about=about, reason=reason):
                 about = self._ids_by_wire_id.get(about, about)
                 self._advertisements.pop(about, None)
+                self._announced.discard(about)
                 if about in self._subscriptions:
                     self._drop_subscription(about)
                 return [Rejected(about, reason)]
@@ -437,12 +471,11 @@ class ClientSession:
             if isinstance(message, Unadvertise):
                 self._ending.pop(message.id, None)
                 self._in_force.pop(message.id, None)
+                self._announced.discard(message.id)
                 if self._advertisements.pop(message.id, None) is not None:
                     self._say(message, now_s)
             else:
-                values = Publication.trusted(message.values)
-                ours = self._advertisements.items()
-                if not any(id in self._in_force and filter.announces(values) for id, filter in ours):
+                if not self._announced.announce(message.values):
                     return
                 self._unaccepted.append(message)
                 self._say(message, now_s)

@@ -1,8 +1,8 @@
 """Trimtab as a message plane, for load clients that do no more than they must.
 
-The publisher is a link and a frame writer without a session around them; it numbers, frames and encodes each
-publication. A subscriber counts and acknowledges payloads without decoding them. What the wire looks like is known to
-`PayloadCounter` and to `_Publisher` only.
+The publisher is a link without a session around it; it numbers, frames and encodes each publication. A subscriber
+counts and acknowledges messages without decoding them. What the wire looks like is known to `PayloadCounter` and to
+`_Publisher` only.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.local_network import Network
 from trimtab.network.network_file import NetworkOptions
-from trimtab.protocol.codec import FrameReader, FrameWriter, encode_frame
+from trimtab.protocol.codec import FrameReader, encode_frame
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import VERSION, Accepted, Advertise, AnyMessage, Confirmed, Publish, Refused, Subscribe
 
-_PAYLOAD_FIRST_BYTE: Final = 0x84
-"""The first byte of a payload frame: a map with four keys; an acknowledgement has fewer."""
+_PAYLOAD_FIRST_BYTE: Final = 0x94
+"""The first byte of a payload frame: an array of four; other frames are maps."""
 
 _LENGTH: Final = struct.Struct(">I")
+_COUNT_AT: Final = 33
+"""Where the broker writes how many messages a payload holds, behind its length and three integers."""
 
 
 class TrimtabSystem:
@@ -102,10 +104,10 @@ def announcement_of(values: Mapping[str, Value]) -> Filter:
 
 
 class PayloadCounter:
-    """Counts the payloads in a stream of bytes without decoding them.
+    """Counts the messages in a stream of bytes without decoding them.
 
     >>> counter = PayloadCounter()
-    >>> data = encode_frame(Payload(1, 0, Confirmed(id="s1"))) + encode_frame(Ack(7))
+    >>> data = encode_frame(Payload(1, 0, [Confirmed(id="s1")])) + encode_frame(Ack(7))
     >>> counter.feed(data[:9]), counter.feed(data[9:])
     (0, 1)
     """
@@ -114,7 +116,7 @@ class PayloadCounter:
         self._buffer = b""
 
     def feed(self, data: bytes) -> int:
-        """How many payloads are complete with these bytes."""
+        """How many messages are complete with these bytes."""
         buffer = self._buffer + data if self._buffer else data
         count, position, size = 0, 0, len(buffer)
         unpack_from = _LENGTH.unpack_from
@@ -123,7 +125,7 @@ class PayloadCounter:
             if end > size:
                 break
             if buffer[position + 4] == _PAYLOAD_FIRST_BYTE:
-                count += 1
+                count += unpack_from(buffer, position + _COUNT_AT)[0]
             position = end
         self._buffer = buffer[position:]
         return count
@@ -155,7 +157,7 @@ class RawSubscriber(asyncio.Protocol):
         link = _connected_link(len(self._filters) + 1)
         for number, filter in enumerate(self._filters, 1):
             link.enqueue(Subscribe(id=f"{self._name}/{number}", filter=filter), 0.0)
-        self._transport.write(_encoded(link, FrameWriter()))
+        self._transport.write(_encoded(link))
 
     def data_received(self, data: bytes) -> None:
         """Count and acknowledge."""
@@ -172,7 +174,7 @@ class RawSubscriber(asyncio.Protocol):
             if self._confirmed == len(self._filters):
                 self.in_force.set()
         if self._seen > seen_before:
-            self._transport.write(encode_frame(Ack(self._seen)))
+            self._transport.write(encode_frame(Ack(self._seen, done=self.count)))
 
     def keep_arrivals(self) -> None:
         """From here on keep what arrives with its time."""
@@ -202,7 +204,6 @@ class _Publisher(asyncio.Protocol):
         self._window = Outstanding(load.outstanding_count)
         self._link = _connected_link(4 * load.outstanding_count)
         self._reader = FrameReader()
-        self._writer = FrameWriter()
         self._sequence = 0
         self._accepted = 0
         self._transport: asyncio.Transport
@@ -252,7 +253,7 @@ class _Publisher(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
-        data = _encoded(self._link, self._writer)
+        data = _encoded(self._link)
         if data:
             self._transport.write(data)
 
@@ -276,17 +277,17 @@ class _Publisher(asyncio.Protocol):
 
 
 def _connected_link(window_frames_count: int) -> Link:
-    link = Link(LinkConfig(window_frames_count=window_frames_count))
+    link = Link(LinkConfig(window_frames_count=window_frames_count, data_window_count=window_frames_count))
     link.connect(1, 0.0)
     return link
 
 
-def _encoded(link: Link, writer: FrameWriter) -> bytes:
+def _encoded(link: Link) -> bytes:
     """All frames that the link has to send."""
-    return b"".join([writer.encode(frame) for frame in link.take_all(0.0)])
+    return b"".join([encode_frame(frame) for frame in link.take_all(0.0)])
 
 
 def _messages(frame: Frame) -> Iterator[AnyMessage]:
     """The messages of a frame, each of which has its own number."""
     if isinstance(frame, Payload):
-        yield frame.message
+        yield from cast(list[AnyMessage], frame.messages)

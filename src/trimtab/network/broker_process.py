@@ -16,6 +16,7 @@ import secrets
 import signal
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -31,7 +32,7 @@ from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, NetworkPlan
 from trimtab.network.process_memory import resident_bytes
-from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, FrameWriter
+from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
 from trimtab.protocol.effects import Close, Effect, Record
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
@@ -56,12 +57,11 @@ GREETING_WITHIN_S: Final = 5.0
 STEPS_PER_TURN_COUNT: Final = 256
 """Messages processed before the loop may read and write again: a few milliseconds."""
 
-FRAMES_AT_ONCE_COUNT: Final = 64
-WRITE_PER_TURN_COUNT: Final = 512
-"""Frames given to one connection per turn; the rest waits in its queue."""
+_STEP: Final = Step()
+_STEPS: Final = Step(STEPS_PER_TURN_COUNT)
 
-INPUT_MAX_COUNT: Final = 20_000
-"""Messages in the input queue at which nothing more is read until half of them are done."""
+WRITE_PER_TURN_COUNT: Final = 512
+"""Messages given to one connection per turn; the rest waits in its queue."""
 
 TICK_S: Final = 0.25
 """How often timers (leases, retransmission) and rates are looked at."""
@@ -106,9 +106,7 @@ class BrokerServer:
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._connections: dict[str, Connection] = {}
         self._ungreeted: dict[Connection, None] = {}
-        self._writer = FrameWriter()
         self._turn_is_due = False
-        self._is_reading = True
         self._is_draining = False
         self._keepers: dict[str, asyncio.Task[None]] = {}
         """By neighbour that is called: who calls it again and again."""
@@ -170,8 +168,8 @@ class BrokerServer:
         """A frame of a peer, which may not have greeted yet."""
         match frame:
             case Payload() | Ack() if connection.peer:
-                if self._is_draining and isinstance(frame, Payload) and isinstance(frame.message, Publish):
-                    frame = Ack(frame.ack)  # not taken over any more: its sender keeps it for the next broker
+                if self._is_draining and isinstance(frame, Payload):
+                    frame = _without_publications(frame)
                 self.broker.handle(Received(connection.peer, frame), now_s())
             case Hello() if not connection.peer:
                 self._greeted(connection, frame)
@@ -197,10 +195,6 @@ class BrokerServer:
     def bytes_handled(self, connection: Connection) -> None:
         """Whatever arrived is with the broker: it may act on it."""
         self._schedule()
-        if self._is_reading and self.broker.input_count > INPUT_MAX_COUNT:
-            self._is_reading = False
-            for each in self._connections.values():
-                each.pause_reading()
 
     def connection_broken(self, connection: Connection, reason: str) -> None:
         """The peer broke the protocol; everybody else goes on."""
@@ -285,10 +279,6 @@ class BrokerServer:
         self._turn_is_due = False
         delay_s = self._step()
         self._flush()
-        if not self._is_reading and self.broker.input_count < INPUT_MAX_COUNT // 2:
-            self._is_reading = True
-            for connection in self._connections.values():
-                connection.resume_reading()
         if self.broker.input_count:
             if delay_s > 0:
                 self._turn_is_due = True
@@ -299,19 +289,20 @@ class BrokerServer:
     def _step(self) -> float:
         """Process messages; returns how long the next must wait for the configured capacity."""
         broker, capacity = self.broker, self._capacity
+        broker.client_queue_is_full = False
         time_s = now_s()
         before_count = broker.counters.publications_in_count
         wait_s = 0.0
-        for _ in range(STEPS_PER_TURN_COUNT):
-            if not broker.input_count:
+        if capacity is None:
+            self._carry_out(broker.handle(_STEPS, time_s))
+        for _ in range(STEPS_PER_TURN_COUNT if capacity is not None else 0):
+            if not broker.input_count or broker.client_queue_is_full:
                 break
             if capacity is not None and broker.next_is_publication:
                 wait_s = capacity.matching_wait_s(len(broker.tables.subscriptions), time_s)
                 if wait_s > 0:
                     break
-            effects = broker.handle(Step(), time_s)
-            if effects:
-                self._carry_out(effects)
+            self._carry_out(broker.handle(_STEP, time_s))
         self._meter_matching(broker.counters.publications_in_count - before_count, time_s)
         return wait_s
 
@@ -336,7 +327,8 @@ class BrokerServer:
 
     def _flush(self) -> None:
         time_s = now_s()
-        broker, capacity, writer = self.broker, self._capacity, self._writer
+        broker, capacity = self.broker, self._capacity
+        at_once_count = WRITE_PER_TURN_COUNT if capacity is None else 1
         for name in broker.sendable():
             connection = self._connections.get(name)
             if connection is None or not connection.writable:
@@ -346,16 +338,11 @@ class BrokerServer:
                 return
             parts: list[bytes] = []
             count = 0
-            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s)) is not None:
-                parts.append(writer.encode(frame))
-                count += 1
-                if capacity is not None:
-                    if not capacity.spend_bytes(len(parts[-1]), time_s):
-                        break
-                    continue
-                first, ack, messages = broker.take_new(name, FRAMES_AT_ONCE_COUNT, time_s)
-                parts += writer.encode_new(first, ack, messages)
-                count += len(messages)
+            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s, at_once_count)):
+                parts.append(encode_frame(frame))
+                count += len(frame.messages) if type(frame) is Payload else 1
+                if capacity is not None and not capacity.spend_bytes(len(parts[-1]), time_s):
+                    break
             if count >= WRITE_PER_TURN_COUNT:
                 self._schedule()
             if parts:
@@ -548,6 +535,12 @@ class BrokerServer:
         if connections:
             waiting = [self._loop.create_task(connection.wait_closed()) for connection in connections]
             await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)
+
+
+def _without_publications(frame: Payload) -> Payload | Ack:
+    """What a broker that stops takes in: publications stay with their sender, who keeps them for the next broker."""
+    messages = list(takewhile(lambda message: type(message) is not Publish, frame.messages))
+    return Payload(frame.number, frame.ack, messages, frame.done) if messages else Ack(frame.ack, done=frame.done)
 
 
 def _meter_config(entry: BrokerEntry) -> MeterConfig:

@@ -13,14 +13,14 @@ from typing import Final, TypeAlias
 import msgspec
 
 from trimtab.client.session import ClientConfig, ClientSession
-from trimtab.language import Filter, LimitError, Value
+from trimtab.language import Filter, LimitError, Publication, Value
 from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
-from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
+from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
-from trimtab.protocol.events import Connected, Disconnected, MoveTo, Received, Wake
+from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
 from trimtab.protocol.link import LinkConfig
 
@@ -31,12 +31,10 @@ BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
 """Waiting times between attempts to reconnect, doubled each time, with a random part."""
 
-DELIVERIES_MAX_COUNT: Final = 10_000
-"""Deliveries that may wait for a slow application; then nothing more is read until half of them are taken."""
-
-LONG_TEXTS_CHARS: Final = 100_000
+LONG_TEXT_CHARS: Final = 1_000
+FEW_ATTRIBUTES_COUNT: Final = 64
 ROOM_FOR_THE_REST_BYTES: Final = 2_048
-"""A publication without long texts always fits its frame; in another the rest (names, numbers) needs so much."""
+"""A few attributes without long texts always fit a frame; otherwise what surrounds the values needs so much."""
 
 Delivery: TypeAlias = Deliver
 """A publication that was delivered: publication, publisher, sequence, delay_s, hops, and whose subscriptions."""
@@ -88,7 +86,8 @@ class Subscription:
             self._news.clear()
             await self._news.wait()
         delivery = self._waiting.popleft()
-        self._client.delivery_taken()
+        if not self._is_closed:
+            self._client.deliveries_taken(1)
         return delivery
 
     def end(self) -> None:
@@ -102,9 +101,13 @@ class Subscription:
 
 
 def _check_size(values: Mapping[str, Value]) -> None:
-    """Refuse a publication that no frame can hold; only long texts make one."""
-    if sum(len(value) for value in values.values() if isinstance(value, str)) <= LONG_TEXTS_CHARS:
-        return
+    """Refuse a publication that no frame can hold; only long texts or very many attributes make one."""
+    for value in values.values():
+        if type(value) is str and len(value) > LONG_TEXT_CHARS:
+            break
+    else:
+        if len(values) <= FEW_ATTRIBUTES_COUNT:
+            return
     size_bytes = len(msgspec.msgpack.encode(dict(values))) + ROOM_FOR_THE_REST_BYTES
     if size_bytes > CLIENT_FRAME_MAX_BYTES:
         raise LimitError(f"a publication of {size_bytes:,} bytes; at most {CLIENT_FRAME_MAX_BYTES:,} are allowed")
@@ -204,7 +207,7 @@ class Client:
             name=name or f"client-{secrets.token_hex(6)}",
             session=secrets.token_hex(5),
             publish_window_count=publish_window_count,
-            link=LinkConfig(window_frames_count=4_096, retransmit_after_s=RETRANSMIT_AFTER_S),
+            link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
         client = cls(where, config)
         try:
@@ -282,6 +285,7 @@ class Client:
         for id in subscription.ids:
             if self._subscriptions.pop(id, None) is not None:
                 self._session.unsubscribe(id, now_s())
+        self.deliveries_taken(subscription.waiting_count)  # nobody is made to wait for them any more
         subscription.end()
         self._schedule()
 
@@ -292,7 +296,7 @@ class Client:
             self._room.clear()
             await self._room.wait()
             self.check()
-        _check_size(values)
+        _check_size(values.values_by_name if isinstance(values, Publication) else values)
         sequence = self._session.publish(values, now_s())
         self._schedule()
         return sequence
@@ -331,7 +335,7 @@ class Client:
         """A frame of the broker."""
         match frame:
             case Payload() | Ack() if connection.peer:
-                self._carry_out(self._session.handle(Received(connection.peer, frame), now_s()))
+                self._carry_out(self._session.receive(connection.peer, frame, now_s()))
             case Hello() if not connection.peer:
                 connection.peer = frame.name
                 if connection.greeting_timer is not None:
@@ -352,11 +356,10 @@ class Client:
                 self.connection_broken(connection, "the broker does not keep to the protocol")
 
     def bytes_handled(self, connection: Connection) -> None:
-        """Acknowledge what arrived."""
+        """Acknowledge what arrived, and what the application's callbacks have dealt with."""
+        self._session.consumed(self._waiting_count)
         self._schedule()
         self._room.set()
-        if self._waiting_count > DELIVERIES_MAX_COUNT:
-            connection.pause_reading()
 
     def connection_broken(self, connection: Connection, reason: str) -> None:
         """The broker sent what is not a frame."""
@@ -450,15 +453,15 @@ class Client:
             if connection is None or not connection.peer or not connection.writable:
                 continue
             time_s = now_s()
-            parts: list[bytes] = []
             while (frame := self._session.take_frame(time_s, connection.peer)) is not None:
-                parts.append(encode_frame(frame))
-            if parts:
-                connection.write(b"".join(parts))
+                connection.send(frame)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
+                case Deliver(subscriptions=(id,)):
+                    if id in self._subscriptions:
+                        self._subscriptions[id].hand_over(effect)
                 case Deliver(subscriptions=ids):
                     wanted = dict.fromkeys(self._subscriptions[id] for id in ids if id in self._subscriptions)
                     for subscription in wanted:
@@ -504,10 +507,8 @@ class Client:
         """A delivery waits for the application."""
         self._waiting_count += 1
 
-    def delivery_taken(self) -> None:
-        """The application has taken a delivery: read on if there is room."""
-        self._waiting_count -= 1
-        if self._waiting_count == DELIVERIES_MAX_COUNT // 2:
-            for line in (self._line, self._next_line):
-                if line is not None and line.connection is not None:
-                    line.connection.resume_reading()
+    def deliveries_taken(self, count: int) -> None:
+        """The application has taken deliveries: tell the broker once they are many, so that it sends more."""
+        self._waiting_count -= count
+        if self._session.consumed(self._waiting_count):
+            self._schedule()

@@ -68,7 +68,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     filters_per_client_max_count: int = 10_000
     clients_max_count: int = 10_000
     window_frames_count: int = 4_096
-    """Unacknowledged frames per link: some round trips of a link that carries 100,000 publications per second."""
+    """Messages per link that are unacknowledged, and publications that the peer has not dealt with: some round trips of
+    a link that carries 100,000 publications per second."""
     enforce_capacities: bool = False
     """Whether brokers keep to their configured CPU and bandwidth, so that unequal ones can be tried on one machine."""
 
@@ -107,7 +108,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             neighbours=self.neighbours_of(name),
             subscription_covering=options.covering,
             advertisement_covering=options.advertisement_covering,
-            link=LinkConfig(options.window_frames_count, RETRANSMIT_AFTER_S),
+            link=LinkConfig(options.window_frames_count, RETRANSMIT_AFTER_S, options.window_frames_count),
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
             filters_per_client_max_count=options.filters_per_client_max_count,

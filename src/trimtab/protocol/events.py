@@ -30,7 +30,9 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Process the next message of the input queue (brokers only)."""
+    """Process the next message of the input queue, or up to so many (brokers only)."""
+
+    count: int = 1
 
 
 class Wake(msgspec.Struct, frozen=True):

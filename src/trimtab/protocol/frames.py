@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from trimtab.protocol.messages import AnyMessage
 
 Role: TypeAlias = Literal["broker", "client"]
+
+BATCH_MAX_COUNT: Final = 4_096
+"""Messages in one frame; a window of a busy link."""
+
+Sendable: TypeAlias = AnyMessage | bytes
+"""What travels in frames; bytes are a publication that is passed on as it came."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_defaults=True):
@@ -27,19 +33,29 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     resumes: str = ""
 
 
-class Payload(msgspec.Struct, frozen=True, tag_field="frame", tag="m"):
-    """A numbered message; `ack` is the number of the last frame seen in the other direction."""
+class Payload(msgspec.Struct, frozen=True):
+    """Messages with consecutive numbers, the first of which is given.
+
+    `ack` is the number of the last message seen in the other direction, `done` how many data messages of the other
+    direction have been dealt with.
+    """
 
     number: int
     ack: int
-    message: AnyMessage
+    messages: list[Sendable]
+    done: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack", omit_defaults=True):
-    """Nothing to say but what has been seen; with `gap` something after it arrived while the next is missing."""
+    """Nothing to say but what has been seen and done.
+
+    With `gap` something after it arrived while the next is missing; with `asks` the sender wants to be told in turn.
+    """
 
     ack: int
     gap: bool = False
+    done: int = 0
+    asks: bool = False
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag_field="frame", tag="bye", omit_defaults=True):
@@ -111,4 +127,7 @@ class LinkReply(msgspec.Struct, frozen=True, tag_field="frame", tag="link"):
     reason: str = ""
 
 
-Frame: TypeAlias = Hello | Payload | Ack | Goodbye | StatusRequest | StatusReply | LinkRequest | LinkReply
+MapFrame: TypeAlias = Hello | Ack | Goodbye | StatusRequest | StatusReply | LinkRequest | LinkReply
+"""The frames that travel as maps."""
+
+Frame: TypeAlias = MapFrame | Payload

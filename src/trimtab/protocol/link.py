@@ -1,17 +1,24 @@
-"""One end of a link: numbered frames, cumulative acknowledgement, a bounded window, and everything again after a break.
+"""One end of a link: numbered messages, cumulative acknowledgement, credit for data, and all again after a break.
 
 A link is first in, first out and loses nothing while both ends live, whatever happens to the connections below it: what
 has not been acknowledged is kept and sent again when the connection comes back, when the peer reports a gap, or when no
 acknowledgement has come for a while. Control messages overtake data before they get their number, never after.
+
+An acknowledgement says that a message has arrived. **Credit** says that it has been dealt with: each end tells how
+many data messages it has *done*, and the other sends at most a window of data messages that are not done. So whoever
+does not keep up is never sent more than that; the rest waits in the sender's queue, where limits act. Control needs
+no credit.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain, islice
+from typing import cast
 
 import msgspec
 
-from trimtab.protocol.frames import Ack, Payload
+from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Payload, Sendable
 from trimtab.protocol.messages import AnyMessage, Publish, is_control
 
 
@@ -19,14 +26,17 @@ class LinkConfig(msgspec.Struct, frozen=True):
     """Limits of one link."""
 
     window_frames_count: int = 1024
-    """Unacknowledged frames kept; a full window holds the sender back. A few round trips of a busy link."""
+    """Unacknowledged messages kept; a full window holds the sender back. A few round trips of a busy link."""
 
     retransmit_after_s: float = 1.0
     """Without an acknowledgement for so long everything unacknowledged is sent again; above any sane round trip."""
 
+    data_window_count: int = 1024
+    """Data messages sent that the peer has not dealt with; beyond it data waits. As many as unacknowledged ones."""
+
     def __post_init__(self) -> None:
-        if self.window_frames_count < 1 or self.retransmit_after_s <= 0:
-            raise ValueError("a link needs a window of at least one frame and a positive time to retransmission")
+        if self.window_frames_count < 1 or self.data_window_count < 1 or self.retransmit_after_s <= 0:
+            raise ValueError("a link needs windows of at least one message and a positive time to retransmission")
 
 
 class Link:
@@ -44,184 +54,267 @@ class Link:
     []
     """
 
+    __slots__ = (
+        "_ack_owed",
+        "_asks",
+        "_config",
+        "_control",
+        "_data_received_count",
+        "_data_sent_count",
+        "_done_count",
+        "_done_told_count",
+        "_expected",
+        "_gap_seen",
+        "_next_number",
+        "_oldest_number",
+        "_peer_done_count",
+        "_progress_s",
+        "_resend_index",
+        "_unacknowledged",
+        "connected",
+        "data",
+    )
+
     def __init__(self, config: LinkConfig) -> None:
         self._config = config
-        self._control: deque[AnyMessage] = deque()
-        self._data: deque[AnyMessage] = deque()
-        self._unacknowledged: deque[tuple[int, AnyMessage]] = deque()
+        self._control: deque[Sendable] = deque()
+        self.data: deque[Sendable] = deque()
+        """The data class of the output queue."""
+        self._unacknowledged: deque[list[Sendable]] = deque()
+        """What was sent, as it was taken; the first message of all has the oldest number."""
+        self._oldest_number = 1
         self._next_number = 1
         self._resend_index: int | None = None
         self._expected = 1
         self._ack_owed = False
         self._gap_seen = False
+        self._asks = False
         self._progress_s = 0.0
+        self._data_sent_count = 0
+        self._peer_done_count = 0
+        self._data_received_count = 0
+        self._done_count = 0
+        self._done_told_count = 0
         self.connected = False
 
     @property
     def expects(self) -> int:
-        """The number of the next frame that has not been seen, for the greeting."""
+        """The number of the next message that has not been seen, for the greeting."""
         return self._expected
 
     @property
     def queued_count(self) -> int:
         """Messages that have not been sent yet."""
-        return len(self._control) + len(self._data)
+        return len(self._control) + len(self.data)
 
     @property
     def queued_data_count(self) -> int:
         """Publications that have not been sent yet."""
-        return len(self._data)
+        return len(self.data)
 
     @property
     def unacknowledged_count(self) -> int:
         """Messages sent but not acknowledged."""
-        return len(self._unacknowledged)
+        return self._next_number - self._oldest_number
+
+    @property
+    def undone_count(self) -> int:
+        """Data messages that came from the peer and are not dealt with."""
+        return self._data_received_count - self._done_count
 
     @property
     def idle(self) -> bool:
         """Whether everything that was said has been acknowledged."""
-        return not (self._control or self._data or self._unacknowledged)
+        return not (self._control or self.data) and self._next_number == self._oldest_number
 
     def fits(self, peer_expects: int) -> bool:
         """Whether the peer's greeting can come from the other end of this link, and not of one that was forgotten."""
-        return self._next_number - len(self._unacknowledged) <= peer_expects <= self._next_number
+        return self._oldest_number <= peer_expects <= self._next_number
 
     def connect(self, peer_expects: int, now_s: float) -> None:
-        """A connection stands; the peer has seen everything before `peer_expects`."""
+        """A connection stands; the peer has seen everything before `peer_expects`, but perhaps not what was done."""
         self.connected = True
         self._acknowledge(peer_expects - 1, now_s)
-        self._resend_index = 0 if self._unacknowledged else None
-        self._ack_owed = False
+        self._resend_index = 0 if self._next_number > self._oldest_number else None
+        self._ack_owed = self._done_count > 0
         self._progress_s = now_s
 
     def disconnect(self) -> None:
         """The connection is gone; nothing else changes."""
         self.connected = False
 
-    def enqueue(self, message: AnyMessage, now_s: float) -> None:
-        """Put a message into its class of the output queue."""
-        (self._control if is_control(message) else self._data).append(message)
+    # ---- sending ----
 
-    def drop_oldest_data(self) -> AnyMessage | None:
+    def enqueue(self, message: Sendable, now_s: float) -> None:
+        """Put a message into its class of the output queue."""
+        (self._control if is_control(message) else self.data).append(message)
+
+    def drop_oldest_data(self) -> Sendable | None:
         """Give up the publication that has waited longest, for queues that may lose; markers stay."""
-        for place, message in enumerate(self._data):
-            if isinstance(message, Publish):
-                del self._data[place]
+        for place, message in enumerate(self.data):
+            if isinstance(message, Publish | bytes):
+                del self.data[place]
                 return message
         return None
 
     def has_frame(self) -> bool:
         """Whether `take` would return a frame."""
-        if not self.connected:
-            return False
-        if self._resend_index is not None or self._ack_owed:
-            return True
-        return bool(self._control or self._data) and len(self._unacknowledged) < self._config.window_frames_count
+        return self.connected and (self._ack_owed or self.has_more_than_ack())
 
     def has_more_than_ack(self) -> bool:
-        """Whether `take` would return something that should not wait: a message, or the report of a gap."""
+        """Whether `take` would return something that should not wait: a message, a question, the report of a gap."""
         if not self.connected:
             return False
-        if self._resend_index is not None or self._gap_seen:
+        if self._resend_index is not None or self._gap_seen or self._asks:
             return True
-        return bool(self._control or self._data) and len(self._unacknowledged) < self._config.window_frames_count
+        return self._next_number - self._oldest_number < self._config.window_frames_count and (
+            bool(self._control) or (bool(self.data) and self._credit_count > 0)
+        )
 
-    def take(self, now_s: float) -> Payload | Ack | None:
-        """The next frame to send, None if there is nothing to send or no room in the window."""
+    @property
+    def _credit_count(self) -> int:
+        """Data messages that the peer has room for."""
+        return self._config.data_window_count - self._data_sent_count + self._peer_done_count
+
+    def take(self, now_s: float, messages_max_count: int = BATCH_MAX_COUNT) -> Payload | Ack | None:
+        """The next frame to send, with up to so many messages; None if nothing is to be said or windows are full."""
         if not self.connected:
             return None
         if self._resend_index is not None:
-            number, message = self._unacknowledged[self._resend_index]
-            self._resend_index += 1
-            if self._resend_index == len(self._unacknowledged):
-                self._resend_index = None
-            return self._payload(number, message)
-        if (self._control or self._data) and len(self._unacknowledged) < self._config.window_frames_count:
-            message = (self._control or self._data).popleft()
-            if not self._unacknowledged:
-                self._progress_s = now_s
-            number = self._next_number
-            self._unacknowledged.append((number, message))
-            self._next_number = number + 1
-            self._ack_owed = self._gap_seen
-            return Payload(number, self._expected - 1, message)
-        if self._ack_owed:
-            gap, self._ack_owed, self._gap_seen = self._gap_seen, False, False
-            return Ack(self._expected - 1, gap)
+            return self._take_again(self._resend_index, messages_max_count)
+        control, data = self._control, self.data
+        if control or data:
+            room = min(self._config.window_frames_count - self._next_number + self._oldest_number, messages_max_count)
+            messages = _take_from(control, room) if control else []
+            if data:
+                fresh = _take_from(data, min(room - len(messages), self._credit_count))
+                self._data_sent_count += len(fresh)
+                messages = messages + fresh if messages else fresh
+            if messages:
+                number = self._next_number
+                if number == self._oldest_number:
+                    self._progress_s = now_s
+                self._unacknowledged.append(messages)
+                self._next_number = number + len(messages)
+                return self._payload(number, messages)
+        if self._ack_owed or self._asks:
+            gap, asks = self._gap_seen, self._asks
+            self._ack_owed = self._gap_seen = self._asks = False
+            self._done_told_count = self._done_count
+            return Ack(self._expected - 1, gap, self._done_count, asks)
         return None
+
+    def _take_again(self, index: int, messages_max_count: int) -> Payload:
+        sent = chain.from_iterable(self._unacknowledged)
+        messages = list(islice(sent, index, index + messages_max_count))
+        more = index + len(messages)
+        self._resend_index = more if more < self._next_number - self._oldest_number else None
+        return self._payload(self._oldest_number + index, messages)
 
     def take_all(self, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent now."""
         frames: list[Payload | Ack] = []
-        if self._resend_index is not None or self._ack_owed or self._control or self._data:
+        if self._resend_index is not None or self._ack_owed or self._control or self.data or self._asks:
             while (frame := self.take(now_s)) is not None:
                 frames.append(frame)
         return frames
 
-    def take_new(self, count: int, now_s: float) -> tuple[int, int, list[AnyMessage]]:
-        """Up to `count` new messages at once: the number of the first, the acknowledgement of all, and the messages.
-
-        The same as so many calls of `take`, for worlds that write many frames at once. Nothing is given while something
-        has to be sent again.
-        """
-        control, data = self._control, self._data
-        room = self._config.window_frames_count - len(self._unacknowledged)
-        if not self.connected or self._resend_index is not None or room <= 0 or not (control or data):
-            return self._next_number, self._expected - 1, []
-        count = min(count, room)
-        messages = [control.popleft() for _ in range(min(count, len(control)))]
-        messages += [data.popleft() for _ in range(min(count - len(messages), len(data)))]
-        if not self._unacknowledged:
-            self._progress_s = now_s
-        first = self._next_number
-        self._next_number += len(messages)
-        self._unacknowledged.extend(zip(range(first, self._next_number), messages, strict=True))
+    def _payload(self, number: int, messages: list[Sendable]) -> Payload:
         self._ack_owed = self._gap_seen
-        return first, self._expected - 1, messages
+        self._done_told_count = self._done_count
+        return Payload(number, self._expected - 1, messages, self._done_count)
 
-    def _payload(self, number: int, message: AnyMessage) -> Payload:
-        self._ack_owed = self._gap_seen
-        return Payload(number, self._expected - 1, message)
+    # ---- receiving ----
 
     def receive(self, frame: Payload | Ack, now_s: float) -> list[AnyMessage]:
-        """Take in a frame; returns the message if it is the next one, nothing if it is repeated or came too early."""
-        if self._unacknowledged:
+        """Take in a frame; returns its new messages, nothing if all are repeated or came too early."""
+        if frame.ack >= self._oldest_number:
             self._acknowledge(frame.ack, now_s)
+        if frame.done > self._peer_done_count:
+            self._peer_done_count = min(frame.done, self._data_sent_count)
+            self._progress_s = now_s
         if isinstance(frame, Ack):
-            if frame.gap and self._unacknowledged and self._resend_index is None:
+            if frame.asks:
+                self._ack_owed = True
+            if frame.gap and self._next_number > self._oldest_number and self._resend_index is None:
                 self._resend_index = 0
                 self._progress_s = now_s
             return []
         self._ack_owed = True
-        if frame.number == self._expected:
-            self._expected += 1
-            return [frame.message]
-        if frame.number > self._expected:
+        number, messages = frame.number, cast(list[AnyMessage], frame.messages)  # what arrives is decoded
+        repeated_count = self._expected - number
+        if repeated_count < 0:
             self._gap_seen = True
-        return []
+            return []
+        new = messages[repeated_count:] if repeated_count else messages
+        self._expected += len(new)
+        return new
+
+    def data_arrived(self, count: int) -> None:
+        """So many of the messages that `receive` gave are data; `did` tells when they are dealt with."""
+        self._data_received_count += count
+
+    def did(self, count: int = 1) -> bool:
+        """So many more data messages are dealt with; whether the peer should be told before long."""
+        return self._set_done(min(self._done_count + count, self._data_received_count))
+
+    def did_all_but(self, undone_count: int) -> bool:
+        """All data that arrived is dealt with, except for so many; whether the peer should be told before long."""
+        return self._set_done(self._data_received_count - undone_count)
+
+    def _set_done(self, done_count: int) -> bool:
+        if done_count <= self._done_count:
+            return False
+        self._done_count = done_count
+        if done_count - self._done_told_count >= self._data_received_count - done_count:  # half, whatever the window
+            self._ack_owed = True
+            return True
+        return False
 
     def _acknowledge(self, number: int, now_s: float) -> None:
-        removed = 0
-        while self._unacknowledged and self._unacknowledged[0][0] <= number:
-            self._unacknowledged.popleft()
-            removed += 1
-        if removed == 0:
+        removed_count = min(number, self._next_number - 1) - self._oldest_number + 1
+        if removed_count <= 0:
             return
+        self._oldest_number += removed_count
+        left_count = removed_count
+        while left_count:
+            first = self._unacknowledged[0]
+            if len(first) <= left_count:
+                self._unacknowledged.popleft()
+                left_count -= len(first)
+            else:
+                self._unacknowledged[0] = first[left_count:]
+                left_count = 0
         self._progress_s = now_s
         if self._resend_index is not None:
-            self._resend_index = max(0, self._resend_index - removed)
-            if self._resend_index >= len(self._unacknowledged):
+            self._resend_index = max(0, self._resend_index - removed_count)
+            if self._resend_index >= self._next_number - self._oldest_number:
                 self._resend_index = None
 
+    # ---- time ----
+
     def wake(self, now_s: float) -> None:
-        """Send everything unacknowledged again if nothing was acknowledged for too long."""
+        """After too long without progress: send everything unacknowledged again, or ask whether there is credit."""
         due_s = self.wake_at_s()
         if due_s is not None and now_s >= due_s:
-            self._resend_index = 0
+            if self._next_number > self._oldest_number:
+                self._resend_index = 0
+            else:
+                self._asks = True
             self._progress_s = now_s
 
     def wake_at_s(self) -> float | None:
-        """When `wake` should be called next, None if nothing waits for an acknowledgement."""
-        if not self.connected or not self._unacknowledged:
+        """When `wake` should be called next, None if nothing waits for the peer."""
+        if not self.connected:
             return None
-        return self._progress_s + self._config.retransmit_after_s
+        if self._next_number > self._oldest_number or (self.data and self._credit_count <= 0):
+            return self._progress_s + self._config.retransmit_after_s
+        return None
+
+
+def _take_from(queue: deque[Sendable], count: int) -> list[Sendable]:
+    if count >= len(queue):
+        messages = list(queue)
+        queue.clear()
+        return messages
+    return [queue.popleft() for _ in range(count)]

@@ -6,14 +6,27 @@ that the story of a move or a balancing decision can be told later.
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from trimtab.language import Filter, Value
+from trimtab.language import Filter, limits
 
 VERSION: Final = 1
 """The version of the protocol; two ends that differ do not talk."""
+
+
+HOPS_MAX_COUNT: Final = 127
+"""Hops are not counted beyond this, so that they are the last byte of a publication on the wire."""
+
+WireValue: TypeAlias = (
+    str
+    | Annotated[int, msgspec.Meta(ge=limits.INTEGER_MIN, le=limits.INTEGER_MAX)]
+    | Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+    | bool
+)
+"""A value of the language: MessagePack could say more."""
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
@@ -54,18 +67,46 @@ class Confirmed(Message, frozen=True, tag="ok"):
     id: str
 
 
-class Publish(Message, frozen=True, tag="pub"):
-    """A publication on its way; `sequence` counts the publisher's publications of one session from 1 without gaps."""
+class Publish(Message, frozen=True, kw_only=True, array_like=True, tag=False, eq=False):
+    """A publication on its way; `sequence` counts the publisher's publications of one session from 1 without gaps.
+
+    One that arrived as bytes keeps them (`wire`), because they are passed on with nothing changed but the hops.
+    """
 
     publisher: str
     sequence: int
-    values: dict[str, Value]
+    values: dict[str, WireValue]
     origin_s: float
-    hops: int = 0
     session: str = ""
+    hops: Annotated[int, msgspec.Meta(ge=0, le=HOPS_MAX_COUNT)] = 0
+    wire: bytes = b""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Publish) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash((self.publisher, self.session, self.sequence))
+
+    def fields(self) -> tuple[str, str, int, dict[str, WireValue], float, str, int]:
+        """What is said on the wire, in this order."""
+        return self.cause, self.publisher, self.sequence, self.values, self.origin_s, self.session, self.hops
 
 
-class ControlPublish(Publish, frozen=True, tag="cpub"):
+_HOPS: Final = [bytes((min(count + 1, HOPS_MAX_COUNT),)) for count in range(HOPS_MAX_COUNT + 1)]
+
+
+def one_hop_further(message: Publish) -> Publish | bytes:
+    """A publication as it is passed on: as bytes if it came as bytes.
+
+    >>> one_hop_further(Publish(publisher="p", sequence=1, values={}, origin_s=0.0)).hops
+    1
+    """
+    if message.wire:
+        return message.wire[:-1] + _HOPS[message.hops]
+    return msgspec.structs.replace(message, hops=min(message.hops + 1, HOPS_MAX_COUNT))
+
+
+class ControlPublish(Publish, frozen=True, kw_only=True, array_like=False, tag_field="kind", tag="cpub", eq=False):
     """A publication of an agent inside a broker, for agents of other brokers; it overtakes those of clients."""
 
 
@@ -150,13 +191,12 @@ class Stayed(Message, frozen=True, tag="stayed"):
     move: str
 
 
-AnyMessage = (
+MapMessage = (
     Advertise
     | Unadvertise
     | Subscribe
     | Unsubscribe
     | Confirmed
-    | Publish
     | ControlPublish
     | Accepted
     | Refused
@@ -170,13 +210,16 @@ AnyMessage = (
     | Stay
     | Stayed
 )
-"""Every message, for decoding."""
+"""Every message but publications: those that travel as maps."""
+
+AnyMessage = MapMessage | Publish
+"""Every message."""
 
 
-_DATA_TYPES: Final = frozenset({Publish, Unadvertise, Handover, End})
+_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, End})
 
 
-def is_control(message: Message) -> bool:
+def is_control(message: Message | bytes) -> bool:
     """Whether the message overtakes publications in queues.
 
     Whatever must keep its place among the publications (a marker) is data; the end of an advertisement is, for it ends

@@ -63,8 +63,8 @@ class ObservedBroker(Broker):
 class BoundedBroker(ObservedBroker):
     """A broker whose queues for clients are bounded by what a slow client loses, and are watched."""
 
-    def _send_publication(self, peer: Peer, message: Publish, now_s: float) -> list[Effect]:
-        effects = super()._send_publication(peer, message, now_s)
+    def _queue_is_full(self, peer: Peer) -> list[Effect]:
+        effects = super()._queue_is_full(peer)
         if any(isinstance(effect, Close) for effect in effects):
             self._checker.disconnected(peer.name)
         elif peer.role == "client":
@@ -158,9 +158,10 @@ class BrokerHost:
         """Hand frames to the broker's input queue."""
         for frame in frames:
             self.broker.receive(peer, frame, at_s)
-            if type(frame) is Payload and type(frame.message) is Publish:
-                self._meters.arrived(at_s)
-                self._arrived_s.append(at_s)
+            if type(frame) is Payload and type(frame.messages[-1]) is Publish:
+                count = sum(type(message) is Publish for message in frame.messages)
+                self._meters.arrived(at_s, count)
+                self._arrived_s.extend([at_s] * count)
         return True
 
     # ---- pauses ----
@@ -193,17 +194,20 @@ class BrokerHost:
         if self.is_paused:
             return
         broker = self.broker
-        while not self._is_matching and broker.input_count:
-            if self.capacity.cpu_mhz and broker.next_is_publication:
-                delay_s = matching_delay_s(len(broker.tables.subscriptions), self.capacity.cpu_mhz)
-                self._is_matching = True
-                self._clock.at(self._clock.now_s + delay_s, self._matched, delay_s)
+        while True:
+            while not self._is_matching and broker.input_count:
+                if self.capacity.cpu_mhz and broker.next_is_publication:
+                    delay_s = matching_delay_s(len(broker.tables.subscriptions), self.capacity.cpu_mhz)
+                    self._is_matching = True
+                    self._clock.at(self._clock.now_s + delay_s, self._matched, delay_s)
+                else:
+                    self._step(0.0)
+            if self._s_per_byte:
+                self._send_paced()
             else:
-                self._step(0.0)
-        if self._s_per_byte:
-            self._send_paced()
-        else:
-            self._send_all()
+                self._send_all()
+            if self._is_matching or not broker.input_count:
+                break  # otherwise sending has made room for what was held back
         self._plan_wake()
 
     def _matched(self, delay_s: float) -> None:
@@ -223,7 +227,7 @@ class BrokerHost:
         in_count, out_count = counters.publications_in_count, counters.publications_out_count
         self._carry_out(broker.handle(_STEP, now_s))
         arrived_s = now_s
-        while len(self._arrived_s) > broker.input_count:
+        while len(self._arrived_s) > broker.input_count + broker.held_count:
             arrived_s = self._arrived_s.popleft()
         if counters.publications_in_count > in_count:
             self._meters.matched(matching_s, now_s - arrived_s - matching_s, now_s)
@@ -292,7 +296,7 @@ class BrokerHost:
                 continue
             if has_more:
                 turn[peer] = None
-            is_publication = type(frame) is Payload and type(frame.message) is Publish
+            is_publication = type(frame) is Payload and type(frame.messages[0]) is Publish
             departs_s += publication_s if is_publication else frame_bytes(frame) * s_per_byte
             connection = connections.get(peer)
             if connection is not None:

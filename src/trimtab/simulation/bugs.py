@@ -82,8 +82,9 @@ def _accept_too_early() -> list[Patch]:
         original(self, name, frame, now_s)
         peer = self.peers.get(name)
         if peer is not None and peer.role == "client" and isinstance(frame, Payload):
-            if isinstance(frame.message, Publish):
-                peer.link.enqueue(Accepted(publisher=name, sequence=frame.message.sequence), now_s)
+            for message in frame.messages:
+                if isinstance(message, Publish):
+                    peer.link.enqueue(Accepted(publisher=name, sequence=message.sequence), now_s)
 
     return [(Broker, "receive", receive)]
 
@@ -99,7 +100,7 @@ def _drop_on_reconnect() -> list[Patch]:
         original(self, peer_expects, now_s)
         self._unacknowledged.clear()
         self._resend_index = None
-        self._next_number = max(peer_expects, 1)
+        self._next_number = self._oldest_number = max(peer_expects, 1)
 
     return [(Link, "connect", connect)]
 
@@ -112,15 +113,14 @@ def _claim_too_much() -> list[Patch]:
 
 
 def _reorder_queue() -> list[Patch]:
-    original = Link.enqueue
+    original = Link.take
 
-    def enqueue(self: Link, message: Any, now_s: float) -> None:
-        original(self, message, now_s)
-        if len(self._data) > 1:
-            last = self._data.pop()
-            self._data.insert(len(self._data) - 1, last)
+    def take(self: Link, *arguments: Any) -> Any:
+        if len(self.data) > 1:
+            self.data.insert(1, self.data.popleft())
+        return original(self, *arguments)
 
-    return [(Link, "enqueue", enqueue)]
+    return [(Link, "take", take)]
 
 
 def _skip_duplicate_check() -> list[Patch]:
@@ -129,7 +129,7 @@ def _skip_duplicate_check() -> list[Patch]:
     def receive(self: Link, frame: Any, now_s: float) -> list[Any]:
         is_repeated = isinstance(frame, Payload) and frame.number < self._expected
         messages = original(self, frame, now_s)
-        return [frame.message] if is_repeated else messages
+        return frame.messages if is_repeated else messages
 
     return [(Link, "receive", receive)]
 
@@ -221,7 +221,7 @@ def _reorder_at_drop() -> list[Patch]:
 
     def drop_oldest_data(self: Link) -> Any:
         dropped = original(self)
-        self._data.reverse()
+        self.data.reverse()
         return dropped
 
     return [(Link, "drop_oldest_data", drop_oldest_data)]
@@ -229,6 +229,33 @@ def _reorder_at_drop() -> list[Patch]:
 
 def _forget_the_limit() -> list[Patch]:
     return [(Broker, "_drop_oldest", lambda self, peer: None)]
+
+
+def _credit_on_arrival() -> list[Patch]:
+    original = Link.data_arrived
+
+    def data_arrived(self: Link, count: int) -> None:
+        original(self, count)
+        self.did(count)
+
+    return [(Link, "data_arrived", data_arrived)]
+
+
+def _forget_credit() -> list[Patch]:
+    original = Link.did
+
+    def did(self: Link, count: int = 1) -> bool:
+        return self._data_received_count % 5 != 0 and original(self, count)
+
+    return [(Link, "did", did)]
+
+
+def _never_go_on() -> list[Patch]:
+    return [(Broker, "_relieve", lambda self, peer: None)]
+
+
+def _hold_nobody_back() -> list[Patch]:
+    return [(Broker, "_must_wait", lambda self, source: False)]
 
 
 BUGS: Final = tuple(
@@ -269,6 +296,10 @@ BUGS: Final = tuple(
         ("drop-too-much", "a full queue for a slow client loses two publications and counts one", _drop_too_much),
         ("reorder-at-drop", "a full queue is turned round when its oldest publication is dropped", _reorder_at_drop),
         ("forget-the-limit", "a queue for a slow client that loses the oldest is not bounded", _forget_the_limit),
+        ("credit-on-arrival", "a message counts as dealt with when it arrives in the input queue", _credit_on_arrival),
+        ("forget-credit", "some messages are never said to be dealt with", _forget_credit),
+        ("never-go-on", "what was held back for a congested queue is held back for ever", _never_go_on),
+        ("hold-nobody-back", "a congested queue holds nobody back", _hold_nobody_back),
         ("forget-new-stream", "what the new broker sends during a move is thrown away", _forget_new_stream),
     )
 )

@@ -50,8 +50,8 @@ def frame_bytes(frame: Payload | Ack) -> int:
     >>> frame_bytes(Ack(1)) < PUBLICATION_BYTES
     True
     """
-    if type(frame) is Payload and type(frame.message) is Publish:
-        return PUBLICATION_BYTES
+    if type(frame) is Payload and type(frame.messages[0]) is Publish:
+        return PUBLICATION_BYTES * len(frame.messages)
     return len(encode_frame(frame))
 
 

@@ -10,7 +10,7 @@ from trimtab.client.session import ClientSession, WindowFull
 from trimtab.language import Publication
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
-from trimtab.protocol.frames import Hello
+from trimtab.protocol.frames import Hello, Payload
 from trimtab.simulation.broker_host import BrokerHost
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
@@ -159,7 +159,8 @@ class ClientHost:
                         around.records.delivered(session, effect, at_s)
                 else:
                     self._carry_out(effect, at_s)
-        self.owed_count += len(frames)
+            self.owed_count += len(frame.messages) if type(frame) is Payload else 1
+        session.consumed()
         if (
             not around.acknowledge_after_s
             or self.owed_count > around.acknowledge_max_count

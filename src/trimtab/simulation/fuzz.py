@@ -22,6 +22,7 @@ from trimtab.simulation.bugs import Bug
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
 from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
+from trimtab.simulation.queue_bounds import check_queues
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.trace import Trace
 from trimtab.simulation.world import World
@@ -31,6 +32,9 @@ CHURN_S: Final = 20.0
 
 REST_WITHIN_S: Final = 600.0
 """After the churn the network must come to rest within this time."""
+
+QUEUES_EVERY_S: Final = 0.1
+"""How often the length of queues is looked at."""
 
 EVENTS_MAX_COUNT: Final = 300_000
 """More than any run needs that comes to rest."""
@@ -77,6 +81,8 @@ class Plan(msgspec.Struct, frozen=True):
     guests: list[Guest]
     acts: list[Act]
     faults: list[Fault]
+    data_window_count: int
+    broker_queue_high_count: int
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -106,6 +112,7 @@ def draw_plan(seed: int) -> Plan:
     ]
     guests = [_draw_guest(rng, number, brokers) for number in range(1, rng.choice((0, 0, 1, 2)) + 1)]
     slow = rng.random() < 0.3
+    limits = Random(f"trimtab fuzz limits {seed}")
     return Plan(
         seed=seed,
         subscription_covering=rng.random() < 0.75,
@@ -123,6 +130,8 @@ def draw_plan(seed: int) -> Plan:
         faults=_draw_faults(
             rng, brokers, [*links, *clients, *((guest.name, guest.neighbour, guest.latency_s) for guest in guests)]
         ),
+        data_window_count=limits.choice((1, 3, 1024)),
+        broker_queue_high_count=limits.choice((1, 5, 4096)),
     )
 
 
@@ -253,7 +262,7 @@ _MOVE_WITHIN_S: Final = (0.02, 0.5, 30.0)
 
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
-    link = LinkConfig(window_frames_count=plan.window_frames_count)
+    link = LinkConfig(window_frames_count=plan.window_frames_count, data_window_count=plan.data_window_count)
     world = World(
         plan.seed,
         link=link,
@@ -272,6 +281,7 @@ def run_plan(plan: Plan) -> RunReport:
             advertisement_covering=plan.advertisement_covering,
             link=link,
             slow_policy=plan.slow_policy,
+            broker_queue_high_count=plan.broker_queue_high_count,
             client_queue_max_count=plan.client_queue_max_count,
         )
 
@@ -285,6 +295,8 @@ def run_plan(plan: Plan) -> RunReport:
         world.at(guest.join_s, _join, world, guest, config(guest.name))
     for fault in plan.faults:
         world.add_fault(fault)
+    for number in range(int(CHURN_S / QUEUES_EVERY_S)):
+        world.at(number * QUEUES_EVERY_S, check_queues, world)
     own = _OwnIds()
     for act in plan.acts:
         world.at(act.at_s, _do, world, own, act)

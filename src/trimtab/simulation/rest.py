@@ -31,6 +31,12 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
         waiting_count = client.session.waiting_count + len(client.held_back)
         if waiting_count:
             checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")
+    for node in world.brokers.values():
+        if node.broker.held_count:
+            checker.violate("stalled", f"{node.broker.held_count} messages are held back in {node.name}")
+        for peer in node.broker.peers.values():
+            if peer.link.connected and peer.link.queued_count:
+                checker.violate("stalled", f"{peer.link.queued_count} messages wait in {node.name} for {peer.name}")
     sessions = {name: node.session for name, node in world.clients.items()}
     advertisements = [
         Placed(id, filter, client, sessions[client].broker) for id, (client, filter) in checker.advertisements.items()

@@ -1,0 +1,33 @@
+"""Every queue has a limit: what waits in a broker never exceeds what credit and marks allow."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from trimtab.protocol.messages import Publish
+from trimtab.simulation.world import World
+
+
+def check_queues(world: World) -> None:
+    """Tell the world's checker which queues of this moment are too long.
+
+    From each source at most a window of data is in the input, and an output queue passes its mark by one publication at
+    most: the one that makes the broker hold its sources back. Clients' queues are looked at where they hold back too.
+    """
+    for node in world.brokers.values():
+        broker = node.broker
+        window_count = broker.config.link.data_window_count
+        for source, count in Counter(source for source, _ in broker.data_waiting()).items():
+            if source in broker.peers and count > window_count:
+                world.checker.violate(
+                    "input",
+                    f"{count} messages of {source} wait in {broker.name}, {window_count} may ({world.now_s:.3f} s)",
+                )
+        for peer in broker.peers.values():
+            if peer.role == "client" and broker.config.slow_policy != "block":
+                continue
+            count = sum(isinstance(message, Publish) for message in peer.link.data)
+            if count > peer.queue_max_count + 1:
+                world.checker.violate(
+                    "output", f"{count} publications wait in {broker.name} for {peer.name} ({world.now_s:.3f} s)"
+                )
