@@ -16,6 +16,7 @@ from trimtab.load.agents import (
     ClientCame,
     ClientLeft,
     ClientStayed,
+    ClientSubscribed,
     Heard,
     Host,
     Listen,
@@ -50,14 +51,16 @@ class Talker:
         return [Announce(ALL), Listen("talk", ALL)]
 
     def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
-        if not isinstance(event, NeighboursChanged):
+        if not isinstance(event, NeighboursChanged | ClientSubscribed):
             self.events.append(event)
         if isinstance(event, Woken):
             self.wake_s, (todo, self.todo) = None, (self.todo, [])
             return todo
         return []
 
-    def matched(self, values: Mapping[str, Value], hops: Sequence[str], now_s: float) -> list[Action]:
+    def matched(
+        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
+    ) -> list[Action]:
         self.seen.append(tuple(hops))
         return []
 

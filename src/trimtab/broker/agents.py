@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trimtab.language import Filter, Value
+from trimtab.language import Filter
 from trimtab.load.agents import (
     Action,
     Agent,
@@ -26,7 +26,7 @@ from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Effect, Record
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link, LinkConfig
-from trimtab.protocol.messages import Advertise, AnyMessage, ControlPublish, Redirect, Subscribe, Unsubscribe
+from trimtab.protocol.messages import Advertise, AnyMessage, ControlPublish, Publish, Redirect, Subscribe, Unsubscribe
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
@@ -60,6 +60,10 @@ class View:
     def neighbours(self) -> list[str]:
         """The brokers that this one has links to."""
         return [peer.name for peer in self._broker.peers.values() if peer.role == "broker"]
+
+    def brokers(self) -> list[str]:
+        """All brokers that this one knows of, itself included."""
+        return [self._broker.name, *(name for peer in self._broker.peers.values() for name in peer.behind)]
 
     def clients(self) -> list[str]:
         """The clients that may be moved."""
@@ -102,6 +106,10 @@ class View:
         meters = self._broker.meters.config
         return Capacity(meters.bandwidth_bytes_per_s, meters.memory_bytes)
 
+    def publication_bytes(self) -> float:
+        """The usual size of a publication on the wire."""
+        return self._broker.publication_bytes
+
 
 class Agents:
     """Runs the agents of a broker."""
@@ -127,11 +135,18 @@ class Agents:
         for name, agent in self._agents.items():
             self._carry_out(name, agent.handle(event, now_s), now_s)
 
-    def matched(self, values: Mapping[str, Value], hops: Sequence[str], now_s: float) -> None:
+    def matched(self, message: Publish, hops: Sequence[str], now_s: float) -> None:
         """A publication of a client was matched."""
         for name, agent in self._agents.items():
             if agent.observes:
-                self._carry_out(name, agent.matched(values, hops, now_s), now_s)
+                publication = (message.publisher, message.sequence)
+                self._carry_out(name, agent.matched(publication, message.values, hops, now_s), now_s)
+
+    def retire(self) -> None:
+        """Let the agents do nothing more; what they have begun takes its course."""
+        self._agents.clear()
+        for inbox in self.inboxes.values():
+            inbox.heard.clear()
 
     def move_ended(self, event: AgentEvent, client: str, now_s: float) -> None:
         """A client has come, left, or refused to; the next intent may concern it."""
@@ -159,7 +174,7 @@ class Agents:
     def run(self, now_s: float) -> list[Effect]:
         """Let the agents hear what was sent to them; returns what the world is to do."""
         for name, inbox in self.inboxes.items():
-            while inbox.heard:
+            while inbox.heard and name in self._agents:
                 message = inbox.heard.popleft()
                 assert isinstance(message, ControlPublish)
                 self._carry_out(name, self._agents[name].handle(Heard(message.values), now_s), now_s)

@@ -29,7 +29,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
 from trimtab.broker.routing import Entry, RoutingTables, Say
-from trimtab.load.agents import Agent, ClientCame, ClientLeft, ClientStayed, NeighboursChanged
+from trimtab.load.agents import Agent, ClientCame, ClientLeft, ClientStayed, ClientSubscribed, NeighboursChanged
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.effects import Close, Effect
@@ -112,6 +112,8 @@ class Broker:
         """Fed by the world, which knows sizes and durations."""
         self.memory_bytes = 0
         """Memory in use, as far as the world knows."""
+        self.publication_bytes = 320.0
+        """The usual size of a publication on the wire, as far as the world knows."""
         self.tables = RoutingTables(
             subscription_covering=config.subscription_covering, advertisement_covering=config.advertisement_covering
         )
@@ -298,6 +300,11 @@ class Broker:
             self._planned_s[peer.name] = due_s
             heapq.heappush(self._watched, (due_s, peer.name))
 
+    def retire_agents(self) -> None:
+        """Let the agents do nothing more, for the end of an experiment."""
+        if self._agents is not None:
+            self._agents.retire()
+
     def read_load(self, now_s: float) -> LoadIndices:
         """The load indices of this moment."""
         return self.meters.read(
@@ -362,7 +369,7 @@ class Broker:
         effects: list[Effect] = []
         hops = self.tables.hops_for(message.values)
         if self._agents is not None:
-            self._agents.matched(message.values, hops, now_s)
+            self._agents.matched(message, hops, now_s)
         if not is_from_client and source in hops:
             hops.remove(source)
         self.counters.publications_out_count += len(hops)
@@ -526,6 +533,8 @@ class Broker:
         self._say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
         if self._subscription_confirmations.begin(message.id):
             self._confirm_subscriptions([message.id], now_s)
+        if self._agents is not None and peer.role == "client":
+            self._agents.tell_all(ClientSubscribed(peer.name), now_s)
 
     # ---- a subscriber moves ----
 

@@ -30,6 +30,10 @@ class Host(Protocol):
         """The brokers that this one has links to."""
         ...
 
+    def brokers(self) -> list[str]:
+        """All brokers of the network that this one knows of, itself included."""
+        ...
+
     def clients(self) -> list[str]:
         """The clients that may be moved: those with subscriptions and without advertisements, in a defined order."""
         ...
@@ -58,6 +62,10 @@ class Host(Protocol):
         """What the broker has."""
         ...
 
+    def publication_bytes(self) -> float:
+        """The usual size of a publication on the wire."""
+        ...
+
 
 class Capacity(msgspec.Struct, frozen=True):
     """A broker's resources that ratios refer to."""
@@ -77,6 +85,12 @@ class Heard(msgspec.Struct, frozen=True):
 
 class Woken(msgspec.Struct, frozen=True):
     """The time that the agent's `wake_at_s` told has come."""
+
+
+class ClientSubscribed(msgspec.Struct, frozen=True):
+    """A client of this broker has subscribed."""
+
+    client: str
 
 
 class ClientCame(msgspec.Struct, frozen=True):
@@ -105,7 +119,7 @@ class NeighboursChanged(msgspec.Struct, frozen=True):
     """A link appeared or disappeared."""
 
 
-AgentEvent: TypeAlias = Heard | Woken | ClientCame | ClientLeft | ClientStayed | NeighboursChanged
+AgentEvent: TypeAlias = Heard | Woken | ClientSubscribed | ClientCame | ClientLeft | ClientStayed | NeighboursChanged
 
 
 # ---- what an agent asks for ----
@@ -175,7 +189,9 @@ class Agent(Protocol):
         """Something has happened."""
         ...
 
-    def matched(self, values: Mapping[str, Value], hops: Sequence[str], now_s: float) -> list[Action]:
+    def matched(
+        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
+    ) -> list[Action]:
         """A client's publication was matched and goes to these neighbours and clients."""
         ...
 

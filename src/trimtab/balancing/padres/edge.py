@@ -1,0 +1,345 @@
+"""An edge-broker's part in subscriber balancing: it tells its load, compares it with others', and exchanges clients.
+
+Source: A. Cheung, dynamic load balancing in distributed content-based publish/subscribe (thesis, 2006), Figure 3.1.
+
+    timer or others' load -> detection -> mediation -> sampling -> plan -> clients are asked to move
+
+Each step is a pure function or a state machine in a file of its own; this one carries values from one to the next and
+keeps the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import msgspec
+
+from trimtab.balancing.padres.config import PadresConfig
+from trimtab.balancing.padres.decisions import NoAction, Status
+from trimtab.balancing.padres.detection import Detection, History, Trigger, detect_local, with_reading
+from trimtab.balancing.padres.mediation import Mediator
+from trimtab.balancing.padres.mediation_events import (
+    CallHead,
+    ClientMoved,
+    Detected,
+    MediationAction,
+    MediationEvent,
+    Planned,
+    Received,
+    Send,
+    SendOffer,
+    SessionEnded,
+    StartSampling,
+    StatusChanged,
+    StopSampling,
+    Triggered,
+    Wake,
+)
+from trimtab.balancing.padres.mediation_events import ClientStayed as MediatedClientStayed
+from trimtab.balancing.padres.mediation_events import MoveClient as MediatedMove
+from trimtab.balancing.padres.messages import (
+    AnyControl,
+    CallForHelp,
+    ExchangeEnd,
+    ExchangeStart,
+    Offer,
+    OffloadReply,
+    control_filter,
+    control_from_values,
+    control_to_values,
+)
+from trimtab.balancing.padres.offload import OffloadPlan
+from trimtab.balancing.padres.planning import plan_offload
+from trimtab.balancing.padres.sessions import SessionBook
+from trimtab.balancing.padres.snapshot import (
+    LOCAL_PIE,
+    BrokerLoad,
+    KnownBroker,
+    broker_load,
+    broker_load_from_values,
+    broker_load_to_values,
+    has_news,
+    still_believed,
+    with_broker,
+    without_cluster,
+)
+from trimtab.language import Filter, Value
+from trimtab.load.agents import (
+    Action,
+    AgentEvent,
+    ClientCame,
+    ClientLeft,
+    ClientStayed,
+    Heard,
+    Host,
+    Listen,
+    MoveClient,
+    Note,
+    Tell,
+    Unlisten,
+    Woken,
+)
+from trimtab.load.estimation import BrokerResources
+from trimtab.load.indices import LoadIndices, smoothed_indices
+from trimtab.load.profiles import Sampler
+from trimtab.matching import Matcher
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """A sample under way: for which session, and what the accepting broker receives anyway."""
+
+    request: StartSampling
+    sampler: Sampler
+    theirs: Matcher
+
+
+class EdgePart:
+    """What an edge-broker does."""
+
+    def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
+        self.cluster = cluster
+        self.mediator = Mediator(host.name, config)
+        self.known: dict[str, KnownBroker] = {}
+        self.observes = False
+        self._host = host
+        self._config = config
+        self._rng = rng
+        self._book = SessionBook(host.name)
+        self._exchanges: dict[str, None] = {}
+        self._told: BrokerLoad | None = None
+        self._told_s = now_s
+        self._history = History()
+        self._smoothed: LoadIndices | None = None
+        self._balanced: tuple[str, ...] = ()
+        self._sampling: Sampling | None = None
+        self._next_pie_s = now_s + rng.uniform(0.0, config.local_pie_period_s)
+        self._next_detection_s = now_s + self._detection_interval_s()
+
+    def begin(self) -> list[Action]:
+        """Listen to the cluster's load and to what is said to this broker."""
+        return [Listen("control", control_filter(self._host.name)), self._listen_to(self.cluster)]
+
+    def end(self) -> list[Action]:
+        """The broker's role changes: listen no more."""
+        return [Unlisten("control"), *(Unlisten(f"load of {name}") for name in (self.cluster, *self._exchanges))]
+
+    def wake_at_s(self) -> float:
+        """When something is to be done next."""
+        times = [self._next_pie_s, self._next_detection_s]
+        mediator_s = self.mediator.wake_at_s()
+        if mediator_s is not None:
+            times.append(mediator_s)
+        if self._sampling is not None:
+            times.append(self._sampling.sampler.ends_at_s)
+        return min(times)
+
+    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+        """Something has happened."""
+        match event:
+            case Heard(values=values):
+                return self._heard(values, now_s)
+            case Woken():
+                return self._woken(now_s)
+            case ClientCame(client=client, cause=cause) | ClientLeft(client=client, cause=cause):
+                return self._mediate(ClientMoved(client, cause), now_s)
+            case ClientStayed(client=client, cause=cause):
+                return self._mediate(MediatedClientStayed(client, cause), now_s)
+            case _:
+                return []
+
+    # ---- load information ----
+
+    def _heard(self, values: Mapping[str, Value], now_s: float) -> list[Action]:
+        if values.get("class") == LOCAL_PIE:
+            load = broker_load_from_values(values)
+            if load.broker != self._host.name:
+                self.known = with_broker(self.known, load, now_s)
+                if load.status == Status.OK:
+                    self._next_detection_s = now_s  # somebody is ready: look now instead of later
+            return []
+        message = control_from_values(values)
+        match message:
+            case ExchangeStart(cluster=cluster) if cluster not in self._exchanges and cluster != self.cluster:
+                self._exchanges[cluster] = None
+                return [self._listen_to(cluster), *self._tell_load(now_s, always=True)]
+            case ExchangeEnd(cluster=cluster) if cluster in self._exchanges:
+                del self._exchanges[cluster]
+                self.known = without_cluster(self.known, cluster)
+                return [Unlisten(f"load of {cluster}")]
+            case ExchangeStart() | ExchangeEnd():  # said again
+                return []
+            case _:
+                return self._mediate(Received(message), now_s)
+
+    def _listen_to(self, cluster: str) -> Listen:
+        return Listen(f"load of {cluster}", Filter.where({"class": LOCAL_PIE, "clusterID": cluster}))
+
+    def _load(self, now_s: float) -> BrokerLoad:
+        """The load as it is told and judged: smoothed readings with the present status."""
+        resources = resources_of(self._host, self._smoothed or self._host.load(now_s))
+        return broker_load(
+            self._host.name,
+            self.cluster,
+            self.mediator.status,
+            resources,
+            client_count=len(self._host.clients()),
+            balanced_with=self._balanced,
+        )
+
+    def _tell_load(self, now_s: float, *, always: bool = False) -> list[Action]:
+        load = self._load(now_s)
+        period_s = self._config.local_pie_period_s
+        if not always and not has_news(load, self._told, now_s - self._told_s, period_s, self._config):
+            return []
+        self._told, self._told_s = load, now_s
+        return [Tell(broker_load_to_values(load))]
+
+    # ---- detection ----
+
+    def _woken(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        sampling = self._sampling
+        if sampling is not None and sampling.sampler.is_over(now_s):
+            actions += self._plan(sampling, now_s)
+        actions += self._mediate(Wake(), now_s)
+        if now_s >= self._next_detection_s:
+            actions += self._detect(now_s)
+        if now_s >= self._next_pie_s:
+            self._next_pie_s = now_s + self._config.local_pie_period_s
+            actions += self._tell_load(now_s)
+        return actions
+
+    def _detection_interval_s(self) -> float:
+        return self._rng.uniform(
+            self._config.local_detection_min_interval_s, self._config.local_detection_max_interval_s
+        )
+
+    def _detect(self, now_s: float) -> list[Action]:
+        self._next_detection_s = now_s + self._detection_interval_s()
+        self._smoothed = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
+        self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
+        ours = self._load(now_s)
+        self._history = with_reading(self._history, ours, now_s, self._config)
+        detection = detect_local(ours, self.known, self._history, now_s, self._config)
+        self._balanced = detection.balanced_with
+        if detection.status == Status.OK and self.mediator.status == Status.STABILIZING:
+            self._history = History(self._history.readings)
+        actions = self._observe(ours, detection)
+        actions += self._mediate(Detected(detection.status), now_s)
+        if isinstance(detection.outcome, Trigger):
+            self._book.triggered(detection.outcome, ours)
+            actions += self._mediate(Triggered(detection.outcome), now_s)
+        elif detection.call_for_help:
+            actions += self._mediation_actions([CallHead()], now_s)
+        return actions
+
+    def _observe(self, ours: BrokerLoad, detection: Detection) -> list[Action]:
+        """What a session did is known when the load has settled."""
+        if detection.status in (Status.BUSY, Status.STABILIZING):
+            return []
+        return [Note(record) for record in self._book.settled(ours, self.known)]
+
+    # ---- sessions ----
+
+    def _mediate(self, event: MediationEvent, now_s: float) -> list[Action]:
+        return self._mediation_actions(self.mediator.handle(event, now_s), now_s)
+
+    def _mediation_actions(self, mediated: Sequence[MediationAction], now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        for each in mediated:
+            match each:
+                case Send(to=to, message=message):
+                    actions.append(self._say(to, message))
+                case SendOffer(to=to, session=session):
+                    offer = Offer(
+                        resources_of(self._host, self._host.load(now_s)), tuple(self._host.covering_filters())
+                    )
+                    reply = OffloadReply(session=session, sender=self._host.name, status=Status.OK, offer=offer)
+                    actions.append(self._say(to, reply))
+                case StartSampling():
+                    self._start_sampling(each, now_s)
+                case StopSampling():
+                    self._sampling = None
+                    self.observes = False
+                case MediatedMove(client=client, to_broker=to_broker, session=session):
+                    actions.append(MoveClient(client, to_broker, session))
+                case StatusChanged():
+                    actions += self._tell_load(now_s, always=True)
+                case CallHead():
+                    session = f"{self._host.name}/help"
+                    actions.append(self._say(self.cluster, CallForHelp(session=session, sender=self._host.name)))
+                case SessionEnded():
+                    if each.moved:
+                        self._history = History(session_ended_s=now_s)
+                        self._smoothed = None
+                    actions += [Note(record) for record in self._book.ended(each, now_s)]
+        return actions
+
+    def _say(self, to: str, message: AnyControl) -> Tell:
+        return Tell(control_to_values(message, to), cause=message.session)
+
+    def _start_sampling(self, request: StartSampling, now_s: float) -> None:
+        theirs: Matcher = Matcher()
+        for number, filter in enumerate(request.offer.filters):
+            theirs.add(number, filter)
+        sampler = Sampler(self._config.press_sample_count, self._config.press_timeout_s, now_s)
+        self._sampling = Sampling(request, sampler, theirs)
+        self.observes = True
+        self._book.began(request, self._load(now_s), now_s)
+
+    def matched(
+        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
+    ) -> list[Action]:
+        """A publication was matched while a sample is taken."""
+        sampling = self._sampling
+        if sampling is None:
+            return []
+        neighbours = self._host.neighbours()
+        sampling.sampler.saw(
+            publication,
+            round(self._host.publication_bytes()),
+            [hop for hop in hops if hop not in neighbours],
+            accepted=bool(sampling.theirs.match(values)),
+            fixed=any(hop in neighbours for hop in hops),
+        )
+        return self._plan(sampling, now_s) if sampling.sampler.is_over(now_s) else []
+
+    def _plan(self, sampling: Sampling, now_s: float) -> list[Action]:
+        self._sampling = None
+        self.observes = False
+        load = self._host.load(now_s)
+        request = sampling.request
+        clients = {client: tuple(self._host.filters_of(client)) for client in self._host.clients()}
+        sample = sampling.sampler.sample(clients, now_s, load.input_rate_per_s)
+        plan: OffloadPlan | NoAction = plan_offload(
+            request.action,
+            resources_of(self._host, load),
+            request.offer.resources,
+            sample,
+            request.offer.filters,
+            config=self._config,
+        )
+        self._book.planned(plan)
+        return self._mediate(Planned(request.session, plan), now_s)
+
+
+def resources_of(host: Host, load: LoadIndices) -> BrokerResources:
+    """What must be known of a broker to estimate its load after a change."""
+    capacity = host.capacity()
+    size_bytes = host.publication_bytes()
+    input_queue_bytes = load.input_queue_count * size_bytes
+    output_queue_bytes = load.output_queue_count * size_bytes
+    return BrokerResources(
+        input_rate_per_s=load.input_rate_per_s,
+        input_rate_bytes_per_s=load.input_rate_per_s * size_bytes,
+        matching_delay_s=load.matching_delay_s,
+        subscription_count=host.subscription_count(),
+        output_rate_bytes_per_s=load.output_rate_bytes_per_s,
+        bandwidth_bytes_per_s=capacity.bandwidth_bytes_per_s,
+        cpu_utilization_ratio=load.cpu_utilization_ratio,
+        input_queue_bytes=input_queue_bytes,
+        output_queue_bytes=output_queue_bytes,
+        matching_memory_bytes=max(load.memory_bytes - input_queue_bytes - output_queue_bytes, 0.0),
+        memory_bytes=capacity.memory_bytes,
+    )
