@@ -300,6 +300,10 @@ class Broker:
             self._planned_s[peer.name] = due_s
             heapq.heappush(self._watched, (due_s, peer.name))
 
+    def agent_names(self) -> list[str]:
+        """The agents inside this broker, as the routing tables call them."""
+        return [] if self._agents is None else list(self._agents.inboxes)
+
     def retire_agents(self) -> None:
         """Let the agents do nothing more, for the end of an experiment."""
         if self._agents is not None:
@@ -708,10 +712,10 @@ class Broker:
             self._unsynced[name] = None
             self._sync_told.pop(name, None)
             self._sync(now_s)
-            self._tell_agents_of_links(now_s)
+            self._tell_agents_of_brokers(now_s)
         return []
 
-    def _tell_agents_of_links(self, now_s: float) -> None:
+    def _tell_agents_of_brokers(self, now_s: float) -> None:
         if self._agents is not None:
             self._agents.tell_all(NeighboursChanged(), now_s)
 
@@ -788,7 +792,7 @@ class Broker:
         self._unsynced.pop(name, None)
         self._sync_told.pop(name, None)
         self._sync(now_s)
-        self._tell_agents_of_links(now_s)
+        self._tell_agents_of_brokers(now_s)
 
     def _members(self, peer: Peer, names: tuple[str, ...], addresses: tuple[str, ...], now_s: float) -> list[Effect]:
         for name in names:
@@ -801,12 +805,14 @@ class Broker:
         peer.behind.update(new)
         if new:
             self._tell_other_brokers(peer, Members(names=tuple(new), addresses=tuple(new.values())), now_s)
+            self._tell_agents_of_brokers(now_s)
         return []
 
     def _gone(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
         gone = tuple(name for name in names if peer.behind.pop(name, None) is not None)
         if gone:
             self._tell_other_brokers(peer, Gone(names=gone), now_s)
+            self._tell_agents_of_brokers(now_s)
 
     def _tell_other_brokers(self, source: Peer, message: AnyMessage, now_s: float) -> None:
         for peer in self.peers.values():

@@ -116,7 +116,7 @@ class ClientStayed(msgspec.Struct, frozen=True):
 
 
 class NeighboursChanged(msgspec.Struct, frozen=True):
-    """A link appeared or disappeared."""
+    """A link, or a broker somewhere behind one, appeared or disappeared."""
 
 
 AgentEvent: TypeAlias = Heard | Woken | ClientSubscribed | ClientCame | ClientLeft | ClientStayed | NeighboursChanged

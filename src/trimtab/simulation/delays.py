@@ -46,7 +46,12 @@ class Delays:
     @property
     def mean_s(self) -> float:
         """The mean, 0 without deliveries."""
-        return (self._folded_total_s + math.fsum(self.recent_s)) / self.count if self.count else 0.0
+        return self.total_s / self.count if self.count else 0.0
+
+    @property
+    def total_s(self) -> float:
+        """All of them together."""
+        return self._folded_total_s + math.fsum(self.recent_s)
 
     def percentile_s(self, percent: float) -> float:
         """The delay below or at which that share of deliveries lies; 0 without deliveries."""

@@ -12,7 +12,8 @@ import msgspec
 from trimtab.broker.load_records import LoadRecords
 from trimtab.client.session import ClientSession
 from trimtab.protocol.effects import Deliver
-from trimtab.protocol.records import DeliveryRecord, MoveRecord, Recorder, as_record
+from trimtab.protocol.records import AnyRecord, DeliveryRecord, MoveRecord, Recorder, as_record
+from trimtab.simulation.balance import BalanceWatch
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
@@ -21,15 +22,19 @@ if TYPE_CHECKING:
 class WorldRecords:
     """Turns what happens in a world into records."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder | None, watch: BalanceWatch | None = None) -> None:
+        self._recorders: list[Recorder] = [each for each in (recorder, watch) if each is not None]
+        self._keeps_files = recorder is not None
+        self._watch = watch
         self._moves: dict[str, tuple[float, str, str]] = {}
         """Of each client on its way: since when, from where, and why."""
         self._load: dict[str, LoadRecords] = {}
 
     def delivered(self, client: ClientSession, deliver: Deliver, now_s: float) -> None:
         """A client handed a publication to its application."""
-        self._recorder.record(
+        if not self._keeps_files:
+            return
+        self._record(
             DeliveryRecord(
                 now_s,
                 client.name,
@@ -42,6 +47,10 @@ class WorldRecords:
             )
         )
 
+    def _record(self, record: AnyRecord) -> None:
+        for recorder in self._recorders:
+            recorder.record(record)
+
     def move_began(self, client: ClientSession, cause: str, now_s: float) -> None:
         """A client set out for another broker."""
         self._moves[client.name] = (now_s, client.broker, cause)
@@ -49,24 +58,28 @@ class WorldRecords:
     def moved(self, client: ClientSession, now_s: float) -> None:
         """A client arrived at another broker."""
         begin_s, from_broker, cause = self._moves.pop(client.name)
-        self._recorder.record(MoveRecord(begin_s, now_s, client.name, from_broker, client.broker, cause, "moved", ""))
+        self._record(MoveRecord(begin_s, now_s, client.name, from_broker, client.broker, cause, "moved", ""))
 
     def stayed(self, client: ClientSession, broker: str, reason: str, now_s: float) -> None:
         """A client stays where it is: it could not set out, or it came back."""
         begin_s, from_broker, cause = now_s, client.broker, ""
         if not client.is_moving and client.name in self._moves:
             begin_s, from_broker, cause = self._moves.pop(client.name)
-        self._recorder.record(MoveRecord(begin_s, now_s, client.name, from_broker, broker, cause, "stayed", reason))
+        self._record(MoveRecord(begin_s, now_s, client.name, from_broker, broker, cause, "stayed", reason))
 
     def told(self, record: msgspec.Struct) -> None:
         """A broker has something for the records."""
-        self._recorder.record(as_record(record))
+        self._record(as_record(record))
 
     def read_load(self, world: World) -> None:
         """Record the load of every broker."""
+        if self._watch is not None:
+            self._watch.read(world)
+        if not self._keeps_files:
+            return
         for name, node in world.brokers.items():
             records = self._load.setdefault(name, LoadRecords(node.broker))
-            self._recorder.record(records.take(world.now_s, world.load(name)))
+            self._record(records.take(world.now_s, world.load(name)))
 
     def run(self, world: World, every_s: float, until_s: float) -> None:
         """Let time pass until then, with a record of every broker's load at steady times while anything happens."""

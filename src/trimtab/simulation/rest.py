@@ -46,6 +46,12 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
         for s in checker.subscriptions.values()
         if not s.ended
     ]
+    for name, host in world.brokers.items():  # agents ask as clients do
+        tables, agents = host.broker.tables, host.broker.agent_names()
+        advertisements += [
+            Placed(e.id, e.filter, e.hop, name) for e in tables.advertisements.values() if e.hop in agents
+        ]
+        subscriptions += [Placed(e.id, e.filter, e.hop, name) for e in tables.subscriptions.values() if e.hop in agents]
     if len(subscriptions) > _TABLES_SUBSCRIPTIONS_MAX_COUNT:
         return
     brokers = {name: node.broker for name, node in world.brokers.items()}

@@ -12,9 +12,12 @@ from typing import Final
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.meters import MeterConfig
+from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import Recorder
+from trimtab.simulation.balance import BalanceSummary, BalanceWatch
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
 from trimtab.simulation.faults import FrameFault
@@ -68,6 +71,8 @@ class Summary(msgspec.Struct, frozen=True):
     faults_count: dict[str, int]
     violations: list[Violation]
     trace_hash: str
+    balance: BalanceSummary | None = None
+    """How level the load was, for scenarios that ask for it."""
 
 
 class _Publisher:
@@ -112,8 +117,14 @@ class ScenarioRun:
         self._workload: StockWorkload | None = None
         self._by_symbol: dict[str, list[Quote]] = {}
         self._publishers: dict[str, _Publisher] = {}
-        if recorder is not None:
-            self.world.keep_records(WorldRecords(recorder))
+        self._watch = None
+        if scenario.balance is not None:
+            padres = scenario.padres
+            self._watch = BalanceWatch(
+                scenario.balance, scenario.policy, padres.lower_overload_ratio, padres.higher_overload_ratio
+            )
+        if recorder is not None or self._watch is not None:
+            self.world.keep_records(WorldRecords(recorder, self._watch))
         self._plan()
 
     def run(self) -> Summary:
@@ -122,6 +133,9 @@ class ScenarioRun:
         with _few_collections():
             if world.records is not None:
                 world.records.run(world, scenario.record_every_s, scenario.duration_s)
+            world.run(scenario.duration_s)
+            for host in world.brokers.values():
+                host.broker.retire_agents()
             world.run(scenario.duration_s + REST_WITHIN_S)
         if world.records is not None:
             world.records.read_load(world)
@@ -135,7 +149,8 @@ class ScenarioRun:
         latency_s = scenario.network.latency_s
         for broker in scenario.broker:
             capacity = Capacity(broker.cpu_mhz, broker.memory_mb, broker.bandwidth_mbps)
-            self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity)
+            agents = agents_of(scenario.policy, broker.name, self.seed, scenario.padres)
+            self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity, agents)
         for link in scenario.link:
             own_latency_s = latency_s if link.latency_s is None else link.latency_s
             self._at(link.at_s, world.add_link, *link.between, own_latency_s)
@@ -185,6 +200,7 @@ class ScenarioRun:
             subscription_covering=options.covering in (True, "on"),
             advertisement_covering=options.advertisement_covering in (True, "on"),
             link=self.link_config,
+            meters=MeterConfig(window_s=options.meter_window_s),
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
             filters_per_client_max_count=options.filters_per_client_max_count,
@@ -313,6 +329,7 @@ class ScenarioRun:
             faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
             violations=checker.violations,
             trace_hash=world.trace.hexdigest(),
+            balance=self._watch.summary() if self._watch is not None else None,
         )
 
 

@@ -20,8 +20,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
+from trimtab.broker.policies import Policy
 from trimtab.language import Filter, LanguageError, Publication
+from trimtab.simulation.balance import BalancePart
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
 
 Uniform: TypeAlias = tuple[float, float]
@@ -50,6 +53,8 @@ class NetworkPart(_Part, frozen=True, kw_only=True):
     filters_per_client_max_count: int = 10_000
     clients_max_count: int = 10_000
     enforce_capacities: bool = True
+    meter_window_s: float = 10.0
+    """Rates are means over so long."""
 
 
 class BrokerPart(_Part, frozen=True, kw_only=True):
@@ -157,6 +162,11 @@ class Scenario(_Part, frozen=True, kw_only=True):
     record_every_s: float = 10.0
     """Virtual time between the load records of each broker, where records are kept."""
 
+    policy: Policy = "none"
+    """Who moves subscribers while the scenario runs."""
+
+    padres: PadresConfig = PadresConfig()
+    balance: BalancePart | None = None
     network: NetworkPart = NetworkPart()
     broker: list[BrokerPart]
     link: list[LinkPart] = []

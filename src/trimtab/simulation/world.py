@@ -149,6 +149,9 @@ class World:
         if capacity.bandwidth_mbps:
             meters = msgspec.structs.replace(config.meters, bandwidth_bytes_per_s=capacity.bandwidth_mbps * 1e6 / 8)
             config = msgspec.structs.replace(config, meters=meters)
+        if capacity.memory_mb:
+            meters = msgspec.structs.replace(config.meters, memory_bytes=capacity.memory_mb * 1e6)
+            config = msgspec.structs.replace(config, meters=meters)
         self.brokers[config.name] = BrokerHost(
             kind(config, self.checker, agents, self.now_s),
             capacity,

@@ -86,7 +86,6 @@ class SessionBook:
         estimated_theirs = plan.theirs_after if plan is not None else None
         is_local = card is not None
         return SessionRecord(
-            run="",
             session=request.session,
             kind="local" if is_local else "global",
             index=_INDEX[request.action],

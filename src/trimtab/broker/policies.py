@@ -1,0 +1,28 @@
+"""Which agents a broker has, by the name of a policy."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal, TypeAlias, get_args
+
+from trimtab.balancing.padres.agent import PadresAgent
+from trimtab.balancing.padres.config import PadresConfig
+from trimtab.load.agents import Agent
+
+Policy: TypeAlias = Literal["none", "padres"]
+"""none: clients stay where they are; padres: the thesis's balancing."""
+
+POLICIES: tuple[str, ...] = get_args(Policy)
+
+
+def agents_of(policy: Policy, broker: str, seed: int | str, padres: PadresConfig) -> list[Agent]:
+    """The agents of one broker; random choices come from the seed and the broker's name.
+
+    >>> [agent.name for agent in agents_of("padres", "B1", 1, PadresConfig())]
+    ['padres']
+    """
+    match policy:
+        case "none":
+            return []
+        case "padres":
+            return [PadresAgent(padres, Random(f"padres {broker} {seed}"))]
