@@ -70,6 +70,19 @@ def test_between_the_thresholds_a_broker_neither_accepts_nor_gives() -> None:
     assert (found.status, found.outcome) == (Status.NOT_AVAILABLE, NoAction(Reason.INERT))
 
 
+def test_but_not_for_ever() -> None:
+    history = History()
+    for at_s in (0.0, 30.0, 59.0):
+        history = with_reading(history, broker("B1", 0.93), at_s, CONFIG)
+        assert detect(broker("B1", 0.93), broker("B2", 0.1), now_s=at_s, history=history).outcome == NoAction(
+            Reason.INERT
+        )
+    found = detect(broker("B1", 0.93), broker("B2", 0.1), now_s=60.0, history=history)
+    assert (found.status, asked(found)) == (Status.NOT_AVAILABLE, [("B2", Action.INPUT)])
+    assert with_reading(history, broker("B1", 0.8), 61.0, CONFIG).inert_since_s is None
+    assert with_reading(history, broker("B1", 0.96), 61.0, CONFIG).inert_since_s is None
+
+
 @pytest.mark.parametrize(
     ("ours", "action"),
     [

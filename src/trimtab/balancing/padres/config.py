@@ -47,6 +47,10 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     higher_overload_ratio: float = 0.95
     """A broker with a utilisation beyond this gives load away at once (Table 5.2, Figure 3.4)."""
 
+    inert_patience_s: float = 60.0
+    """A broker that stays between the two thresholds for so long balances differences as others do (no value given: in
+    the thesis it never acts, and steady load keeps it there for good): as long as indices take to settle."""
+
     local_ratio_threshold: float = 0.1
     """Brokers of a cluster whose utilisation ratios differ by more than this balance them (Table 5.2)."""
 

@@ -12,6 +12,8 @@ Deviations:
   to refuse, asking costs only time. Differences are balanced with brokers that are ready only.
 - Only a broker beyond the higher threshold has priority, and for a limited time (`overload_priority_s`). A broker
   between the two thresholds is not available but does not act, and would stop all others for good.
+- A broker that stays between the two thresholds balances differences after a while (`inert_patience_s`), though it
+  still accepts nothing. In the thesis it does nothing, and under steady load it would stay there for good.
 - Each other broker stands in the list once, with the index in which it differs most.
 """
 
@@ -83,13 +85,19 @@ class History(msgspec.Struct, frozen=True):
     session_ended_s: float | None = None
     """When the last session ended; None once it has settled, or if there was none."""
 
+    inert_since_s: float | None = None
+    """Since when some utilisation has been beyond the lower overload threshold and none beyond the higher one."""
+
 
 def with_reading(history: History, load: BrokerLoad, now_s: float, config: PadresConfig) -> History:
     """The history with one more reading; readings older than the interval go, but for the last of them."""
     oldest_s = now_s - config.stabilize_interval_s
     recent = [each for each in history.readings if each.at_s > oldest_s]
     before = [each for each in history.readings if each.at_s <= oldest_s]
-    return History((*before[-1:], *recent, Reading(now_s, load)), history.session_ended_s)
+    inert = overload_action(load, config.lower_overload_ratio) is not None
+    inert = inert and overload_action(load, config.higher_overload_ratio) is None
+    since_s = (now_s if history.inert_since_s is None else history.inert_since_s) if inert else None
+    return History((*before[-1:], *recent, Reading(now_s, load)), history.session_ended_s, since_s)
 
 
 def index_differences(
@@ -191,7 +199,10 @@ def detect_local(
     if action is not None:
         return _detect_overloaded(ours, others, balanced, action, config)
     if overload_action(ours, config.lower_overload_ratio) is not None:
-        return Detection(Status.NOT_AVAILABLE, balanced, NoAction(Reason.INERT))
+        since_s = history.inert_since_s
+        if since_s is None or now_s - since_s < config.inert_patience_s or not is_settled(history, now_s, config):
+            return Detection(Status.NOT_AVAILABLE, balanced, NoAction(Reason.INERT))
+        return msgspec.structs.replace(_detect_difference(ours, others, balanced, config), status=Status.NOT_AVAILABLE)
     if not is_settled(history, now_s, config):
         return Detection(Status.STABILIZING, balanced, NoAction(Reason.STABILIZING))
     first = _goes_first(ours, known, now_s, config)

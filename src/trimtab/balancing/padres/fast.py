@@ -5,13 +5,15 @@ before the next session. It uses the same samples (section 4.1.1) and estimates 
 
 All brokers sample the same stretch of time. Unevenness is the sum of the squared distances of the three indices from
 their means over the cluster. Again and again the broker that stands out most gives the group of clients, to the broker,
-that lowers the unevenness most; what is already on its way counts at its target. No broker is filled beyond the lower
-overload threshold, and every client moves at most once.
+that lowers the unevenness most; what is already on its way counts at its target, and may be passed on from there while
+the plan is made. In the plan itself every client moves at most once, and no broker that receives clients is filled
+beyond the lower overload threshold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -19,6 +21,9 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action, NoAction, Reason
 from trimtab.load.estimation import BrokerResources, LoadChange, after_change
 from trimtab.load.profiles import Sample, only_once, union
+
+_STEPS_MAX_COUNT: Final = 2_000
+"""Each step moves a group; some hundred level a cluster of thousands of clients."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -69,7 +74,8 @@ def unevenness(brokers: Sequence[BrokerResources], config: PadresConfig) -> floa
 class _Group:
     """Clients of one broker that want the same; those that want nothing of the sample are alike whatever they want."""
 
-    def __init__(self, bits: int, subscription_count: int, output_bytes_per_s: float) -> None:
+    def __init__(self, key: object, bits: int, subscription_count: int, output_bytes_per_s: float) -> None:
+        self.key = key
         self.bits = bits
         self.subscription_count = subscription_count
         self.output_bytes_per_s = output_bytes_per_s
@@ -91,15 +97,20 @@ class _Cluster:
         self.members = members
         self.loads = [member.resources for member in members]
         self.groups = [_groups(member.sample) for member in members]
-        self.arrived_bits = [0] * len(members)
-        self.moves: list[ClusterMove] = []
+        self.origins: dict[str, int] = {}
+        self.targets: dict[str, int] = {}
 
     def received_bits(self, place: int) -> int:
-        return (
-            union(group.bits for group in self.groups[place])
-            | self.arrived_bits[place]
-            | self.members[place].sample.fixed_bits
-        )
+        return union(group.bits for group in self.groups[place].values()) | self.members[place].sample.fixed_bits
+
+    @property
+    def moves(self) -> list[ClusterMove]:
+        """The moves so far: a client that was passed on moves once, one that came back does not move."""
+        return [
+            ClusterMove(client, self.members[self.origins[client]].broker, self.members[target].broker)
+            for client, target in self.targets.items()
+            if target != self.origins[client]
+        ]
 
     def standing_out(self) -> list[int]:
         """The brokers that exceed the mean in some index, the one that exceeds it most first."""
@@ -116,8 +127,8 @@ class _Cluster:
     def best_trial(self, donor: int) -> _Trial | None:
         """The move from a broker that lowers the unevenness most."""
         sample = self.members[donor].sample
-        groups = self.groups[donor]
-        spared = only_once(group.bits for group in groups) & ~(sample.fixed_bits | self.arrived_bits[donor])
+        groups = self.groups[donor].values()
+        spared = only_once(group.bits for group in groups) & ~sample.fixed_bits
         received = [self.received_bits(place) for place in range(len(self.members))]
         best: _Trial | None = None
         least = unevenness(self.loads, self.config) - 1e-9
@@ -170,25 +181,29 @@ class _Cluster:
         return _Trial(unevenness(loads, self.config), group, count, target, donor_after, target_after)
 
     def carry_out(self, donor: int, trial: _Trial) -> None:
-        target = trial.target
-        moving, trial.group.clients[:] = trial.group.clients[: trial.count], trial.group.clients[trial.count :]
-        if not trial.group.clients:
-            self.groups[donor].remove(trial.group)
-        self.arrived_bits[target] |= trial.group.bits
+        group, target = trial.group, trial.target
+        moving, group.clients[:] = group.clients[: trial.count], group.clients[trial.count :]
+        if not group.clients:
+            del self.groups[donor][group.key]
+        joined = self.groups[target].setdefault(
+            group.key, _Group(group.key, group.bits, group.subscription_count, group.output_bytes_per_s)
+        )
+        joined.clients.extend(moving)
         self.loads[donor], self.loads[target] = trial.donor_after, trial.target_after
-        names = self.members[donor].broker, self.members[target].broker
-        self.moves.extend(ClusterMove(client, *names) for client in moving)
+        for client in moving:
+            self.origins.setdefault(client, donor)
+            self.targets[client] = target
 
 
-def _groups(sample: Sample) -> list[_Group]:
+def _groups(sample: Sample) -> dict[object, _Group]:
     groups: dict[object, _Group] = {}
     for client in sample.clients:
         key = frozenset(client.filters) if client.bits else len(client.filters)
         if key not in groups:
-            groups[key] = _Group(client.bits, len(client.filters), sample.bandwidth_bytes_per_s(client.bits))
+            groups[key] = _Group(key, client.bits, len(client.filters), sample.bandwidth_bytes_per_s(client.bits))
         groups[key].bits |= client.bits
         groups[key].clients.append(client.client)
-    return list(groups.values())
+    return groups
 
 
 def _counts(client_count: int) -> Iterator[int]:
@@ -209,13 +224,9 @@ def plan_cluster(members: Sequence[Member], config: PadresConfig) -> ClusterPlan
     cluster = _Cluster(members, config)
     before = unevenness(cluster.loads, config)
     close_enough = min(config.local_ratio_threshold, config.local_delay_threshold) / 4
-    clients_max_count = config.session_clients_max_count * len(members)
-    while True:
+    for _step in range(_STEPS_MAX_COUNT):
         if cluster.spread() < close_enough:
             stopped = "all indices are close together"
-            break
-        if len(cluster.moves) >= clients_max_count:
-            stopped = "as many clients as one plan moves"
             break
         found = next(
             ((donor, trial) for donor in cluster.standing_out() if (trial := cluster.best_trial(donor)) is not None),
@@ -225,6 +236,8 @@ def plan_cluster(members: Sequence[Member], config: PadresConfig) -> ClusterPlan
             stopped = "no move makes the cluster more even"
             break
         cluster.carry_out(*found)
+    else:
+        stopped = "as many steps as one plan takes"
     if not cluster.moves:
         return NoAction(Reason.NOTHING_HELPS, stopped)
     return ClusterPlan(tuple(cluster.moves), tuple(cluster.loads), before, unevenness(cluster.loads, config), stopped)
