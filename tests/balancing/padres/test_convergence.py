@@ -15,10 +15,12 @@ from trimtab import Filter
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action, Status
 from trimtab.balancing.padres.detection import History, Trigger, detect_local
+from trimtab.balancing.padres.fast import ClusterPlan, Member, indices, plan_cluster
 from trimtab.balancing.padres.offload import OffloadPlan
 from trimtab.balancing.padres.planning import plan_offload
 from trimtab.balancing.padres.snapshot import BrokerLoad, KnownBroker, broker_load
 from trimtab.load.estimation import BrokerResources
+from trimtab.load.profiles import on_common_window
 
 CONFIG = PadresConfig()
 SYMBOLS = [f"S{number}" for number in range(20)]
@@ -83,3 +85,26 @@ def test_a_crowded_cluster_comes_to_rest_within_the_thresholds(seed: int, client
         assert max(values) - min(values) <= CONFIG.local_ratio_threshold, (ratios, cluster.sessions)
     delays = [load.matching_delay_s / CONFIG.delay_normalization_s for load in loads]
     assert max(delays) - min(delays) <= CONFIG.local_delay_threshold, (delays, cluster.sessions)
+
+
+def spreads(cluster: Cluster) -> list[float]:
+    """The largest differences in input, output and matching delay."""
+    values = [indices(cluster.resources(name), CONFIG) for name in CAPACITIES]
+    return [max(each[action] for each in values) - min(each[action] for each in values) for action in Action]
+
+
+def test_one_plan_for_the_cluster_levels_more_with_fewer_moves_than_sessions_of_pairs() -> None:
+    """The figures of docs/balancing.md."""
+    pairs, at_once = Cluster(0, 1_200), Cluster(0, 1_200)
+    while pairs.step():
+        assert len(pairs.sessions) < 60, pairs.sessions
+    samples = on_common_window([at_once.quotes.sample(at_once.served[name], {}) for name in CAPACITIES])
+    members = [Member(name, at_once.resources(name), each) for name, each in zip(CAPACITIES, samples, strict=True)]
+    plan = plan_cluster(members, CONFIG)
+    assert isinstance(plan, ClusterPlan)
+    for move in plan.moves:
+        at_once.served[move.to_broker][move.client] = at_once.served[move.from_broker].pop(move.client)
+    assert len(plan.moves) < 1_200
+    assert sum(count for _, _, _, count in pairs.sessions) > 1_800
+    assert len(pairs.sessions) > 8
+    assert max(spreads(at_once)) < 0.03 < max(spreads(pairs)) <= 0.1
