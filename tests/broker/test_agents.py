@@ -210,7 +210,7 @@ def test_a_client_that_cannot_move_says_so() -> None:
     chain.do("B1", MoveClient("p", "B3", "session-1"), MoveClient("nobody", "B3", "session-1"))
     reasons = {event.client: event.reason for event in chain.talkers["B1"].events if isinstance(event, ClientStayed)}
     assert reasons == {
-        "p": "a client with advertisements or unaccepted publications does not move",
+        "p": "a client that publishes does not move",
         "nobody": "it is not a client of this broker",
     }
 

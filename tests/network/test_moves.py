@@ -58,7 +58,7 @@ def test_a_publisher_is_told_that_it_does_not_move() -> None:
     async def work(network: Network) -> None:
         async with await Client.connect(network.address("B1"), "publisher") as publisher:
             await publisher.advertise(Filter.parse("a > 0"))
-            with pytest.raises(RefusedError, match="did not move to B2: a client with advertisements"):
+            with pytest.raises(RefusedError, match="did not move to B2: a client that publishes"):
                 await publisher.move("B2", str(network.address("B2")))
 
     with Network.of(("B1", "B2", "B3", "B4"), LINKS) as network:

@@ -37,11 +37,12 @@ class Inbox(Link):
 
     def __init__(self) -> None:
         super().__init__(LinkConfig())
+        self.data = deque(maxlen=0)  # what clients publish is not for agents
         self.heard: deque[AnyMessage] = deque()
         self.data = deque(maxlen=0)
 
     def enqueue(self, message: Sendable, now_s: float) -> None:
-        """Agents hear each other; what clients publish is not for them."""
+        """Agents hear each other."""
         if type(message) is ControlPublish:
             self.heard.append(message)
 

@@ -301,8 +301,8 @@ class ClientSession:
         reason = ""
         if self._move is not None or not self.broker or target.broker == self.broker:
             reason = "the client is already there, or on its way, or has no broker yet"
-        elif self._advertisements or self.waiting_count:
-            reason = "a client with advertisements or unaccepted publications does not move"
+        elif self._advertisements or self._next_sequence > 1:
+            reason = "a client that publishes does not move"  # what it published there might be overtaken from here
         if reason:
             if target.cause:
                 self.link.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)

@@ -105,7 +105,9 @@ class ScenarioRun:
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         options = scenario.network
-        self.link_config = LinkConfig(window_frames_count=options.window_frames_count)
+        self.link_config = LinkConfig(
+            window_frames_count=options.window_frames_count, data_window_count=options.window_frames_count
+        )
         if not any(isinstance(fault, FrameFault) for fault in scenario.fault):
             self.link_config = msgspec.structs.replace(self.link_config, retransmit_after_s=RETRANSMIT_AFTER_S)
         acknowledge_after_s = ACKNOWLEDGE_AFTER_RATIO * self.link_config.retransmit_after_s
