@@ -238,7 +238,8 @@ class EdgePart:
         """What a session did is known when the load has settled."""
         if detection.status in (Status.BUSY, Status.STABILIZING):
             return []
-        return [Note(record) for record in self._book.settled(ours, self.known)]
+        settle_s = self._config.stabilize_duration_s
+        return [Note(record) for record in self._book.settled(ours, self.known, settle_s)]
 
     # ---- sessions ----
 
@@ -258,7 +259,7 @@ class EdgePart:
                     reply = OffloadReply(session=session, sender=self._host.name, status=Status.OK, offer=offer)
                     actions.append(self._say(to, reply))
                 case StartSampling():
-                    self._start_sampling(each, now_s)
+                    actions += self._start_sampling(each, now_s)
                 case StopSampling():
                     self._sampling = None
                     self.observes = False
@@ -270,6 +271,8 @@ class EdgePart:
                     session = f"{self._host.name}/help"
                     actions.append(self._say(self.cluster, CallForHelp(session=session, sender=self._host.name)))
                 case SessionEnded():
+                    if each.moved and not each.gave:
+                        actions += [Note(record) for record in self._book.interrupted()]
                     if each.moved:
                         self._history = History(session_ended_s=now_s)
                         self._smoothed = None
@@ -279,14 +282,14 @@ class EdgePart:
     def _say(self, to: str, message: AnyControl) -> Tell:
         return Tell(control_to_values(message, to), cause=message.session)
 
-    def _start_sampling(self, request: StartSampling, now_s: float) -> None:
+    def _start_sampling(self, request: StartSampling, now_s: float) -> list[Action]:
         theirs: Matcher = Matcher()
         for number, filter in enumerate(request.offer.filters):
             theirs.add(number, filter)
         sampler = Sampler(self._config.press_sample_count, self._config.press_timeout_s, now_s)
         self._sampling = Sampling(request, sampler, theirs)
         self.observes = True
-        self._book.began(request, self._load(now_s), now_s)
+        return [Note(record) for record in self._book.began(request, self._load(now_s), now_s)]
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from trimtab.balancing.padres.decisions import Action, NoAction
+from trimtab.balancing.padres.decisions import Action, NoAction, Status
 from trimtab.balancing.padres.detection import CandidateCard, Trigger
 from trimtab.balancing.padres.mediation_events import SessionEnded, StartSampling
 from trimtab.balancing.padres.offload import OffloadPlan, ReportCard
@@ -34,6 +34,7 @@ class _Session:
         self.end_s = now_s
         self.plan: OffloadPlan | NoAction | None = None
         self.ended: SessionEnded | None = None
+        self.observed_ours: BrokerLoad | None = None
 
 
 class SessionBook:
@@ -48,9 +49,11 @@ class SessionBook:
         """Detection wants a session."""
         self._cards = trigger.cards
 
-    def began(self, request: StartSampling, ours: BrokerLoad, now_s: float) -> None:
+    def began(self, request: StartSampling, ours: BrokerLoad, now_s: float) -> list[SessionRecord]:
         """Another broker agreed to take clients."""
+        records = self.interrupted()
         self._session = _Session(request, ours, self._cards, now_s)
+        return records
 
     def planned(self, plan: OffloadPlan | NoAction) -> None:
         """A plan was made, or none."""
@@ -68,14 +71,32 @@ class SessionBook:
         self._session = None
         return [self._record(session, None, None)]
 
-    def settled(self, ours: BrokerLoad, known: Mapping[str, KnownBroker]) -> list[SessionRecord]:
-        """The load has settled: what the session did can be told."""
+    def settled(self, ours: BrokerLoad, known: Mapping[str, KnownBroker], settle_s: float) -> list[SessionRecord]:
+        """Our load has settled: what the session did can be told, as soon as the other's has settled too.
+
+        The other's load counts once it has told it, settled, at least `settle_s` after the end. If it has gone on to
+        another session, or is not heard of any more, its part stays unknown.
+        """
         session = self._session
         if session is None or session.ended is None:
             return []
-        self._session = None
+        if session.observed_ours is None:
+            session.observed_ours = ours
         partner = known.get(session.request.partner)
-        return [self._record(session, ours, partner.load if partner is not None else None)]
+        if partner is not None and partner.load.status == Status.STABILIZING:
+            return []
+        if partner is not None and partner.load.status != Status.BUSY and partner.heard_s < session.end_s + settle_s:
+            return []
+        self._session = None
+        is_known = partner is not None and partner.load.status != Status.BUSY
+        return [self._record(session, session.observed_ours, partner.load if is_known and partner else None)]
+
+    def interrupted(self) -> list[SessionRecord]:
+        """Another session begins here before the last one's effect was known."""
+        session, self._session = self._session, None
+        if session is None or session.ended is None:
+            return []
+        return [self._record(session, session.observed_ours, None)]
 
     def _record(self, session: _Session, ours: BrokerLoad | None, theirs: BrokerLoad | None) -> SessionRecord:
         request, ended = session.request, session.ended
