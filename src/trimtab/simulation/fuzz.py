@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from random import Random
 from typing import Final, Literal
 
 import msgspec
 
+from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig, SlowPolicy
+from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
+from trimtab.load.agents import Agent
 from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.bugs import Bug
 from trimtab.simulation.capacity import Capacity
@@ -83,6 +86,8 @@ class Plan(msgspec.Struct, frozen=True):
     faults: list[Fault]
     data_window_count: int
     broker_queue_high_count: int
+    is_balanced: bool
+    """Whether agents in the brokers move subscribers, hastily."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -113,6 +118,9 @@ def draw_plan(seed: int) -> Plan:
     guests = [_draw_guest(rng, number, brokers) for number in range(1, rng.choice((0, 0, 1, 2)) + 1)]
     slow = rng.random() < 0.3
     limits = Random(f"trimtab fuzz limits {seed}")
+    is_balanced = limits.random() < 0.25
+    if is_balanced:  # agents may send clients to a guest, which therefore stays
+        guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
     return Plan(
         seed=seed,
         subscription_covering=rng.random() < 0.75,
@@ -132,6 +140,7 @@ def draw_plan(seed: int) -> Plan:
         ),
         data_window_count=limits.choice((1, 3, 1024)),
         broker_queue_high_count=limits.choice((1, 5, 4096)),
+        is_balanced=is_balanced,
     )
 
 
@@ -260,6 +269,33 @@ _MOVE_WITHIN_S: Final = (0.02, 0.5, 30.0)
 """Moves that end in time, and moves that must often be undone."""
 
 
+_HASTY: Final = PadresConfig(
+    local_pie_period_s=0.4,
+    global_pie_period_s=0.8,
+    local_ratio_threshold=0.0002,
+    local_delay_threshold=0.0002,
+    global_ratio_threshold=0.0003,
+    global_delay_threshold=0.0003,
+    balance_difference=0.0001,
+    pie_ratio_threshold=0.0001,
+    pie_delay_threshold=0.0001,
+    stabilize_duration_s=0.3,
+    stabilize_change=0.5,
+    stabilize_interval_s=0.5,
+    local_detection_min_interval_s=0.2,
+    local_detection_max_interval_s=0.5,
+    global_detection_min_interval_s=0.4,
+    global_detection_max_interval_s=0.8,
+    press_sample_count=3,
+    press_timeout_s=0.6,
+    migration_timeout_s=0.5,
+    reply_timeout_s=0.5,
+    planning_timeout_s=1.0,
+    global_session_max_s=3.0,
+)
+"""Brokers that balance every difference that they see, all the time."""
+
+
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
     link = LinkConfig(window_frames_count=plan.window_frames_count, data_window_count=plan.data_window_count)
@@ -285,14 +321,17 @@ def run_plan(plan: Plan) -> RunReport:
             client_queue_max_count=plan.client_queue_max_count,
         )
 
+    def agents(name: str) -> list[Agent]:
+        return agents_of("padres" if plan.is_balanced else "none", name, plan.seed, _HASTY)
+
     for name, capacity in plan.brokers.items():
-        world.add_broker(config(name), capacity)
+        world.add_broker(config(name), capacity, agents(name))
     for first, second, latency_s in plan.links:
         world.add_link(first, second, latency_s)
     for name, broker, latency_s in plan.clients:
         world.add_client(name, broker, latency_s)
     for guest in plan.guests:
-        world.at(guest.join_s, _join, world, guest, config(guest.name))
+        world.at(guest.join_s, _join, world, guest, config(guest.name), agents(guest.name))
     for fault in plan.faults:
         world.add_fault(fault)
     for number in range(int(CHURN_S / QUEUES_EVERY_S)):
@@ -300,6 +339,7 @@ def run_plan(plan: Plan) -> RunReport:
     own = _OwnIds()
     for act in plan.acts:
         world.at(act.at_s, _do, world, own, act)
+    world.at(CHURN_S, _retire_agents, world)
     try:
         world.run(CHURN_S + REST_WITHIN_S, EVENTS_MAX_COUNT)
     except Exception as error:  # whatever the core raises is a finding
@@ -323,13 +363,18 @@ def run_plan(plan: Plan) -> RunReport:
     )
 
 
-def _join(world: World, guest: Guest, config: BrokerConfig) -> None:
-    world.add_broker(config)
+def _join(world: World, guest: Guest, config: BrokerConfig, agents: Sequence[Agent]) -> None:
+    world.add_broker(config, agents=agents)
     world.add_link(guest.name, guest.neighbour, guest.latency_s)
     if guest.leave_s is not None:
         world.at(guest.leave_s, world.remove_link, guest.name, guest.neighbour)
     else:
         world.add_client(_client_of(guest), guest.name)
+
+
+def _retire_agents(world: World) -> None:
+    for host in world.brokers.values():
+        host.broker.retire_agents()
 
 
 class _OwnIds:

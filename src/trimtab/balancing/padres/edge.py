@@ -39,6 +39,7 @@ from trimtab.balancing.padres.mediation_events import (
 from trimtab.balancing.padres.mediation_events import ClientStayed as MediatedClientStayed
 from trimtab.balancing.padres.mediation_events import MoveClient as MediatedMove
 from trimtab.balancing.padres.messages import (
+    LB_CONTROL,
     AnyControl,
     CallForHelp,
     ExchangeEnd,
@@ -158,6 +159,8 @@ class EdgePart:
                 if load.status == Status.OK:
                     self._next_detection_s = now_s  # somebody is ready: look now instead of later
             return []
+        if values.get("class") != LB_CONTROL:
+            return []  # was on its way when this broker had another role
         message = control_from_values(values)
         match message:
             case ExchangeStart(cluster=cluster) if cluster not in self._exchanges and cluster != self.cluster:

@@ -34,7 +34,7 @@ from trimtab.balancing.padres.mediation_global import (
     StopListening,
 )
 from trimtab.balancing.padres.mediation_global import Listen as ListenToCluster
-from trimtab.balancing.padres.messages import control_filter, control_from_values, control_to_values
+from trimtab.balancing.padres.messages import LB_CONTROL, control_filter, control_from_values, control_to_values
 from trimtab.balancing.padres.snapshot import (
     GLOBAL_PIE,
     LOCAL_PIE,
@@ -162,8 +162,10 @@ class HeadPart:
                 return self._mediate(LoadTold(load), now_s)
             case kind if kind == GLOBAL_PIE:
                 return self._heard_of_cluster(cluster_load_from_values(values), now_s)
-            case _:
+            case kind if kind == LB_CONTROL:
                 return self._mediate(Received(control_from_values(values)), now_s)
+            case _:
+                return []
 
     def _heard_of_cluster(self, load: ClusterLoad, now_s: float) -> list[Action]:
         if load.cluster == self.cluster:
