@@ -122,3 +122,32 @@ def test_more_publishers_than_stocks_are_refused(tmp_path: Path) -> None:
     file.write_text(TWO_BROKERS + '[[publishers]]\ncount = 9\nbroker = "B1"\n')
     with pytest.raises(ScenarioError, match="9 publishers want a stock each, but there are 3"):
         ScenarioRun(read_scenario(str(file)))
+
+
+def test_a_scenario_may_take_its_network_from_a_network_file(tmp_path: Path) -> None:
+    network = Path(__file__).parents[2] / "examples" / "figure_2_2.toml"
+    (tmp_path / "network.toml").write_text(network.read_text("utf-8"), "utf-8")
+    file = tmp_path / "scenario.toml"
+    file.write_text('network_file = "network.toml"\n[network]\nlatency_s = 0.5\n', "utf-8")
+    scenario = read_scenario(str(file))
+    assert [broker.name for broker in scenario.broker] == ["B1", "B2", "B3", "B4"]
+    assert len(scenario.link) == 3
+    assert scenario.network.latency_s == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('network_file = "nowhere.toml"', "scenario.toml:1: network_file: .*nowhere.toml"),
+        ("network_file = 5", "scenario.toml:1: network_file: the name of a file is wanted"),
+        (
+            'network_file = "scenario.toml"\n[[broker]]\nname = "B1"',
+            "broker: brokers and links stand in",
+        ),
+    ],
+)
+def test_a_network_file_that_cannot_be_taken_in_is_an_error(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "scenario.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ScenarioError, match=reason):
+        read_scenario(str(file))

@@ -6,7 +6,8 @@ Equivalents of the workload lines of the thesis (section 5.1):
     1.0 publisher add P1 YHOO 10 B0  [[publisher]] name = "P1", at_s = 1.0, symbol = "YHOO", rate_per_min = 10, ...
     60.0 publisher chrate P1 20      [[rate]] at_s = 60.0, publisher = "P1", rate_per_min = 20
 
-The `[[broker]]`, `[[link]]` and `[network]` parts of a network file are understood as they are; `listen` is not needed.
+The `[[broker]]`, `[[link]]` and `[network]` parts of a network file are understood as they are, without `listen`;
+`network_file = "network.toml"` takes them from there.
 """
 
 from __future__ import annotations
@@ -222,6 +223,8 @@ def parse_scenario(text: str, source: str = "scenario", overrides: Mapping[str, 
         line = int(place.group(1)) if place else max(1, len(text.splitlines()))
         raise ScenarioError(f"{source}:{line}: not TOML: {error}") from None
     reader = _Reader(text, source)
+    if "network_file" in data:
+        _take_in_network_file(data, reader)
     for key, value in (overrides or {}).items():
         _override(data, key, value)
     try:
@@ -233,6 +236,31 @@ def parse_scenario(text: str, source: str = "scenario", overrides: Mapping[str, 
         raise reader.error(f"{key}.{unknown.group(1)}".strip(".") if unknown else key, reason) from None
     _check(scenario, reader)
     return scenario
+
+
+def _take_in_network_file(data: dict[str, Any], reader: _Reader) -> None:
+    """Put the brokers, links and options of a network file where the scenario's own would stand."""
+    name = data.pop("network_file")
+    if not isinstance(name, str):
+        raise reader.error("network_file", "the name of a file is wanted")
+    own = [key for key in ("broker", "link") if key in data]
+    if own:
+        raise reader.error(own[0], "brokers and links stand in the network file, or here, but not in both")
+    path = Path(reader.source).parent / name
+    try:
+        network = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise reader.error("network_file", f"{path}: {error}") from None
+    data["broker"] = network.get("broker", [])
+    data["link"] = network.get("link", [])
+    for link in data["link"]:
+        link.pop("via", None)  # how a broker is reached matters to processes only
+    options = network.get("network", {})
+    if "policy" in options:
+        data.setdefault("policy", options.pop("policy"))
+    data["network"] = {**options, **data.get("network", {})}
+    if "padres" in network:
+        data["padres"] = {**network["padres"], **data.get("padres", {})}
 
 
 class _Reader:
