@@ -31,6 +31,7 @@ app.command("status")(network_commands.status)
 app.add_typer(link_commands.app, name="link")
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
+simulation_commands.add_record_commands(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trimtab.cli import figure_commands, story_commands
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
     from trimtab.lab.record_files import RecordFiles
@@ -30,33 +32,50 @@ def _group() -> None:
     pass
 
 
+def add_record_commands(main: typer.Typer) -> None:
+    """Add the commands that tell and draw what runs have recorded."""
+    main.command("sessions")(story_commands.sessions)
+    main.command("story")(story_commands.story)
+    main.command("figures")(figure_commands.figures)
+
+
 @app.command("list")
 def sim_list(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array, for programs.")] = False,
 ) -> None:
-    """List the scenarios that come along.
+    """List the scenarios that come along, and the studies, which run a scenario with one parameter changed.
 
     \b
     Example:
       trimtab sim list
     """
     from trimtab.simulation.scenario import parse_scenario, shipped_scenarios
+    from trimtab.simulation.study import parse_study, shipped_studies
 
     scenarios = {name: parse_scenario(text, name).description for name, text in shipped_scenarios().items()}
+    studies = {name: parse_study(text, name).description for name, text in shipped_studies().items()}
     if as_json:
-        typer.echo(json.dumps([{"name": name, "description": text} for name, text in scenarios.items()], indent=2))
+        kinds = [("scenario", scenarios), ("study", studies)]
+        entries = [
+            {"name": name, "kind": kind, "description": text} for kind, all in kinds for name, text in all.items()
+        ]
+        typer.echo(json.dumps(entries, indent=2))
         return
-    width = max(map(len, scenarios))
+    width = max(map(len, [*scenarios, *studies]))
     for name, text in scenarios.items():
         typer.echo(f"{name:<{width}}  {text}")
+    for name, text in studies.items():
+        typer.echo(f"{name:<{width}}  Study: {text}")
 
 
 @app.command("run")
 def sim_run(  # noqa: PLR0917 (each one is an option)
     scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A name that `trimtab sim list` shows, or a file.")
+        str, typer.Argument(metavar="SCENARIO", help="A scenario or study that `trimtab sim list` shows, or a file.")
     ],
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of all random choices; the first one of a study.")
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Write DIR/summary.json, and records as Parquet; see docs/records.md."),
@@ -77,13 +96,25 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
             "--set", metavar="KEY=VALUE", help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50."
         ),
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study: seeds per point, 3 if not said.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Of a study: short runs with one seed, to try it out.")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study: runs at the same time, one per core.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Run a scenario to rest and check every delivery; exit code 1 if a promise was broken.
 
+    A study runs every point with several seeds, and prints a table.
+
     \b
     Example:
       trimtab sim run stock-small --seed 7 --set duration_s=60
+      trimtab sim run padres-press-samples --quick --out results
     """
     import time
 
@@ -92,6 +123,7 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.run import ScenarioRun
     from trimtab.simulation.scenario import ScenarioError, read_scenario
+    from trimtab.simulation.study import find_study
     from trimtab.simulation.workloads.quotes import QuotesError, load_quotes
 
     overrides: dict[str, str] = {}
@@ -100,6 +132,19 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         if not key or not equals:
             refuse(f"--set {setting}: expected KEY=VALUE")
         overrides[key.strip()] = value.strip()
+    try:
+        study = find_study(scenario)
+    except ScenarioError as error:
+        refuse(str(error))
+    if study is not None:
+        if quotes is not None:
+            refuse("--quotes is for scenarios; in a study the scenario names its quotes (--set quotes=FILE)")
+        first = 1 if seed is None else seed
+        wanted_seeds = list(range(first, first + (seeds or (1 if quick else 3))))
+        run_and_tell(study, wanted_seeds, overrides, out, processes, quick=quick, as_json=as_json)
+        return
+    if seeds is not None or quick or processes is not None:
+        refuse(f"{scenario}: --seeds, --quick and --processes are for studies, not for a scenario")
     try:
         wanted = read_scenario(scenario, overrides)
         run_seed = wanted.seed if seed is None else seed

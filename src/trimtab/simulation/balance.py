@@ -110,7 +110,8 @@ class BalanceWatch:
     def record(self, record: AnyRecord) -> None:
         """Keep what matters here."""
         if isinstance(record, SessionRecord):
-            self._sessions.append(record)
+            if record.acceptor:  # somebody agreed
+                self._sessions.append(record)
         elif isinstance(record, MoveRecord) and record.outcome == "moved":
             self._moves_by_client[record.client] = self._moves_by_client.get(record.client, 0) + 1
 
@@ -163,7 +164,9 @@ class BalanceWatch:
             subscribers_by_broker=self._readings[-1].clients if self._readings else {},
             subscribers_at_rest_by_broker=at_rest[-1].clients if at_rest else {},
             sessions_by_kind=self._sessions_by_kind(),
-            sessions_without_moves_count=sum(not each.subscribers_moved_count for each in self._sessions),
+            sessions_without_moves_count=sum(
+                not each.subscribers_moved_count and not self._is_between_heads(each) for each in self._sessions
+            ),
             moves=sum(self._moves_by_client.values()),
             moves_per_subscriber_max=max(self._moves_by_client.values(), default=0),
             overhead_ratio_at_rest=_overhead(at_rest),
@@ -225,9 +228,13 @@ class BalanceWatch:
     def _sessions_by_kind(self) -> dict[str, int]:
         kinds: dict[str, int] = {}
         for session in self._sessions:
-            kind = f"{session.kind} {session.index}"
+            kind = "between cluster-heads" if self._is_between_heads(session) else f"{session.kind} {session.index}"
             kinds[kind] = kinds.get(kind, 0) + 1
         return dict(sorted(kinds.items()))
+
+    def _is_between_heads(self, session: SessionRecord) -> bool:
+        """Two heads agreed that their clusters balance; edge-brokers then have sessions of their own."""
+        return session.initiator in self._heads.values()
 
     def _overhead_peak(self, readings: Sequence[_Reading]) -> float | None:
         step_s = readings[1].at_s - readings[0].at_s if len(readings) > 1 else OVERHEAD_OVER_S
@@ -247,7 +254,7 @@ class BalanceWatch:
                     (getattr(each, f"{side}_estimated_{index}"), getattr(each, f"{side}_observed_{index}"))
                     for each in settled
                 ]
-                errors = [100 * (seen - guess) / guess for guess, seen in pairs if seen is not None and guess > 0]
+                errors = [100 * (seen - guess) / guess for guess, seen in pairs if seen is not None and guess]
                 if errors:
                     figures[f"{name} {index}"] = ErrorFigures(len(errors), fmean(errors), pstdev(errors))
         return figures
@@ -267,7 +274,7 @@ class BalanceWatch:
                 (each.acceptor_before_output_utilization_ratio, each.acceptor_observed_output_utilization_ratio),
             )
             if each.subscribers_moved_count and any(
-                seen is not None and before <= self._lower < seen for before, seen in ratios
+                before is not None and seen is not None and before <= self._lower < seen for before, seen in ratios
             ):
                 found.append(each.session)
         return found

@@ -12,6 +12,7 @@ The `[[broker]]`, `[[link]]` and `[network]` parts of a network file are underst
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from trimtab.broker.config import SlowPolicy
 from trimtab.broker.policies import Policy
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.simulation.balance import BalancePart
+from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
 
 Uniform: TypeAlias = tuple[float, float]
@@ -169,7 +171,10 @@ class Scenario(_Part, frozen=True, kw_only=True):
     padres: PadresConfig = PadresConfig()
     balance: BalancePart | None = None
     network: NetworkPart = NetworkPart()
-    broker: list[BrokerPart]
+    clusters: ClustersPart | None = None
+    """Brokers and links in clusters, instead of `[[broker]]` and `[[link]]`."""
+
+    broker: list[BrokerPart] = []
     link: list[LinkPart] = []
     publisher: list[PublisherPart] = []
     publishers: list[PublishersPart] = []
@@ -208,8 +213,13 @@ def read_scenario(name_or_file: str, overrides: Mapping[str, str] | None = None)
     return parse_scenario(text, name_or_file, overrides)
 
 
-def parse_scenario(text: str, source: str = "scenario", overrides: Mapping[str, str] | None = None) -> Scenario:
-    """Read a scenario's text.
+def parse_scenario(
+    text: str,
+    source: str = "scenario",
+    overrides: Mapping[str, str] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Scenario:
+    """Read a scenario's text; values replace what it says, then overrides, which are texts, do.
 
     >>> parse_scenario('[[broker]]\\nname = "B1"\\ncpu_mhz = "fast"', "my.toml")
     Traceback (most recent call last):
@@ -225,8 +235,10 @@ def parse_scenario(text: str, source: str = "scenario", overrides: Mapping[str, 
     reader = _Reader(text, source)
     if "network_file" in data:
         _take_in_network_file(data, reader)
-    for key, value in (overrides or {}).items():
-        _override(data, key, value)
+    for key, value in (values or {}).items():
+        _replace(data, key, copy.deepcopy(value))
+    for key, text_of_value in (overrides or {}).items():
+        _replace(data, key, _value_of(text_of_value))
     try:
         scenario = msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
@@ -234,6 +246,7 @@ def parse_scenario(text: str, source: str = "scenario", overrides: Mapping[str, 
         key = path.removesuffix("`").strip(".").replace("[", ".").replace("]", "").strip(".")
         unknown = re.search(r"unknown field `(\w+)`", reason)
         raise reader.error(f"{key}.{unknown.group(1)}".strip(".") if unknown else key, reason) from None
+    scenario = _with_clusters(scenario, reader)
     _check(scenario, reader)
     return scenario
 
@@ -261,6 +274,21 @@ def _take_in_network_file(data: dict[str, Any], reader: _Reader) -> None:
     data["network"] = {**options, **data.get("network", {})}
     if "padres" in network:
         data["padres"] = {**network["padres"], **data.get("padres", {})}
+
+
+def _with_clusters(scenario: Scenario, reader: _Reader) -> Scenario:
+    part = scenario.clusters
+    if part is None:
+        return scenario
+    if scenario.broker or scenario.link:
+        raise reader.error("clusters.count", "give either clusters, or brokers and links")
+    brokers = [
+        BrokerPart(name=each.name, at_s=each.at_s, **msgspec.structs.asdict(each.machine)) for each in brokers_of(part)
+    ]
+    last_s = brokers[-1].at_s
+    return msgspec.structs.replace(
+        scenario, broker=brokers, link=[LinkPart(between=between, at_s=last_s) for between in links_of(part)]
+    )
 
 
 class _Reader:
@@ -297,11 +325,14 @@ class _Reader:
         return header_line
 
 
-def _override(data: dict[str, Any], key: str, value: str) -> None:
+def _value_of(text: str) -> Any:
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        parsed = value
+        return text
+
+
+def _replace(data: dict[str, Any], key: str, value: Any) -> None:
     place: Any = data
     *path, last = key.split(".")
     for part in path:
@@ -315,7 +346,7 @@ def _override(data: dict[str, Any], key: str, value: str) -> None:
             raise ScenarioError(f"{key}: {part} is inside something that has no parts")
     if not isinstance(place, dict):
         raise ScenarioError(f"{key}: the last part must be the name of a value")
-    place[last] = parsed
+    place[last] = value
 
 
 _MAX_COUNT: Final = 1_000_000

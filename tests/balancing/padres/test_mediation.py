@@ -16,8 +16,10 @@ from trimtab.balancing.padres.mediation_events import (
     Detected,
     MediationAction,
     MoveClient,
+    NobodyAgreed,
     Planned,
     Received,
+    Refused,
     Send,
     SendOffer,
     SessionEnded,
@@ -142,16 +144,24 @@ def test_the_broker_that_accepts() -> None:
 def test_a_refusal_leads_to_the_next_candidate() -> None:
     mediator = giving(Phase.ASKING, "B3")
     assert mediator.handle(theirs(OffloadReply, status=Status.BUSY), 1.0) == [
-        Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT))
+        Refused("B2", "its status is BUSY"),
+        Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT)),
     ]
-    assert mediator.handle(theirs(OffloadReply, SECOND, "B3", status=Status.NOT_AVAILABLE), 2.0) == []
+    assert mediator.handle(theirs(OffloadReply, SECOND, "B3", status=Status.NOT_AVAILABLE), 2.0) == [
+        Refused("B3", "its status is N/A"),
+        NobodyAgreed(),
+    ]
     assert mediator.phase == Phase.IDLE
 
 
 def test_an_overloaded_broker_that_everybody_refuses_calls_its_head() -> None:
     mediator = Mediator("B1", CONFIG)
     mediator.handle(trigger("B2", overloaded=True), 0.0)
-    assert mediator.handle(theirs(OffloadReply, status=Status.BUSY), 1.0) == [CallHead()]
+    assert mediator.handle(theirs(OffloadReply, status=Status.BUSY), 1.0) == [
+        Refused("B2", "its status is BUSY"),
+        NobodyAgreed(),
+        CallHead(),
+    ]
 
 
 def test_no_answer_is_a_refusal_and_a_late_ok_is_released() -> None:
@@ -159,6 +169,7 @@ def test_no_answer_is_a_refusal_and_a_late_ok_is_released() -> None:
     assert mediator.handle(Wake(), 9.0) == []
     assert mediator.handle(Wake(), 10.0) == [
         Send("B2", ours(OffloadCancel, reason=Reason.NO_ANSWER.value)),
+        Refused("B2", Reason.NO_ANSWER.value),
         Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT)),
     ]
     assert mediator.handle(theirs(OffloadReply, status=Status.OK, offer=OFFER), 11.0) == [

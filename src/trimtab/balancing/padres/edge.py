@@ -25,8 +25,10 @@ from trimtab.balancing.padres.mediation_events import (
     Detected,
     MediationAction,
     MediationEvent,
+    NobodyAgreed,
     Planned,
     Received,
+    Refused,
     Send,
     SendOffer,
     SessionEnded,
@@ -228,21 +230,21 @@ class EdgePart:
         self._balanced = detection.balanced_with
         if detection.status == Status.OK and self.mediator.status == Status.STABILIZING:
             self._history = History(self._history.readings)
-        actions = self._observe(ours, detection)
+        actions = self._observe(ours, detection, now_s)
         actions += self._mediate(Detected(detection.status), now_s)
         if isinstance(detection.outcome, Trigger):
-            self._book.triggered(detection.outcome, ours)
+            self._book.triggered(detection.outcome, ours, now_s)
             actions += self._mediate(Triggered(detection.outcome), now_s)
         elif detection.call_for_help:
             actions += self._mediation_actions([CallHead()], now_s)
         return actions
 
-    def _observe(self, ours: BrokerLoad, detection: Detection) -> list[Action]:
+    def _observe(self, ours: BrokerLoad, detection: Detection, now_s: float) -> list[Action]:
         """What a session did is known when the load has settled."""
         if detection.status in (Status.BUSY, Status.STABILIZING):
             return []
         settle_s = self._config.stabilize_duration_s
-        return [Note(record) for record in self._book.settled(ours, self.known, settle_s)]
+        return [Note(record) for record in self._book.settled(ours, self.known, now_s, settle_s)]
 
     # ---- sessions ----
 
@@ -270,6 +272,10 @@ class EdgePart:
                     actions.append(MoveClient(client, to_broker, session))
                 case StatusChanged():
                     actions += self._tell_load(now_s, always=True)
+                case Refused(broker=broker, reason=reason):
+                    self._book.refused(broker, reason)
+                case NobodyAgreed():
+                    actions += [Note(record) for record in self._book.nobody_agreed(now_s)]
                 case CallHead():
                     session = f"{self._host.name}/help"
                     actions.append(self._say(self.cluster, CallForHelp(session=session, sender=self._host.name)))
@@ -292,7 +298,9 @@ class EdgePart:
         sampler = Sampler(self._config.press_sample_count, self._config.press_timeout_s, now_s)
         self._sampling = Sampling(request, sampler, theirs)
         self.observes = True
-        return [Note(record) for record in self._book.began(request, self._load(now_s), now_s)]
+        partner = self.known.get(request.partner)
+        is_local = partner is None or partner.load.cluster == self.cluster
+        return [Note(record) for record in self._book.began(request, self._load(now_s), now_s, is_local=is_local)]
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float

@@ -35,6 +35,7 @@ from trimtab.balancing.padres.mediation_global import (
 )
 from trimtab.balancing.padres.mediation_global import Listen as ListenToCluster
 from trimtab.balancing.padres.messages import LB_CONTROL, control_filter, control_from_values, control_to_values
+from trimtab.balancing.padres.sessions import ClusterSessionBook
 from trimtab.balancing.padres.snapshot import (
     GLOBAL_PIE,
     LOCAL_PIE,
@@ -61,6 +62,7 @@ from trimtab.load.agents import (
     Listen,
     MoveClient,
     NeighboursChanged,
+    Note,
     Tell,
     Unlisten,
     Woken,
@@ -79,6 +81,7 @@ class HeadPart:
         self._host = host
         self._config = config
         self._rng = rng
+        self._book = ClusterSessionBook(host.name)
         self._told: ClusterLoad | None = None
         self._told_s = now_s
         self._passed_on_s: dict[str, float] = {}
@@ -243,6 +246,7 @@ class HeadPart:
         actions += self._mediate(ClusterDetected(ours.status, edges), now_s)
         found = detect_global(ours, self.known_clusters, self._config, called_for_help=called_for_help)
         if isinstance(found, GlobalTrigger):
+            self._book.triggered(found, ours)
             heads = tuple(self.known_clusters[cluster].load.head for cluster in found.ask)
             actions += self._mediate(GlobalTriggered(heads), now_s)
         return actions
@@ -260,11 +264,13 @@ class HeadPart:
             case StatusChanged():
                 return self._tell_load(now_s, always=True)
             case ListenToCluster(cluster=cluster):
+                self._book.began(self.mediator.session, cluster, self.known_clusters, now_s)
                 return [self._listen_to(cluster)]
             case StopListening(cluster=cluster):
                 self.known = {name: known for name, known in self.known.items() if known.load.cluster != cluster}
                 return [Unlisten(f"load of {cluster}")]
             case DetectNow():
                 return self._detect(now_s, called_for_help=True)
-            case GlobalSessionEnded():
-                return []
+            case GlobalSessionEnded(session=session, reason=reason):
+                records = self._book.ended(session, reason, self._cluster_load(), self.known_clusters, now_s)
+                return [Note(record) for record in records]

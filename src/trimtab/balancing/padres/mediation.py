@@ -35,8 +35,10 @@ from trimtab.balancing.padres.mediation_events import (
     MediationAction,
     MediationEvent,
     MoveClient,
+    NobodyAgreed,
     Planned,
     Received,
+    Refused,
     Send,
     SendOffer,
     SessionEnded,
@@ -150,7 +152,7 @@ class Mediator:
         if not self._candidates:
             self.phase = Phase.IDLE
             self._deadline_s = None
-            return [CallHead()] if self._overloaded else []
+            return [NobodyAgreed(), *([CallHead()] if self._overloaded else [])]
         candidate = self._candidates.pop(0)
         self._sessions_count += 1
         self._begin(
@@ -169,7 +171,7 @@ class Mediator:
 
     def _answered(self, reply: OffloadReply, now_s: float) -> list[MediationAction]:
         if reply.status != Status.OK or reply.offer is None:
-            return self._ask_next(now_s)
+            return [Refused(self.partner, f"its status is {reply.status.value}"), *self._ask_next(now_s)]
         self.phase = Phase.PLANNING
         self._deadline_s = now_s + self.config.planning_timeout_s
         return [
@@ -255,7 +257,8 @@ class Mediator:
                 return []
             case Phase.ASKING:
                 late = self._cancel(self.partner, self.session, Reason.NO_ANSWER.value)
-                return [late, *self._ask_next(now_s)]
+                refused = Refused(self.partner, Reason.NO_ANSWER.value)
+                return [late, refused, *self._ask_next(now_s)]
             case Phase.PLANNING:
                 late = self._cancel(self.partner, self.session, "the plan took too long")
                 return [late, StopSampling(self.session), *self._end("the plan took too long", now_s)]

@@ -105,6 +105,17 @@ class StatusChanged(msgspec.Struct, frozen=True):
     status: Status
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """A broker that was asked will not take clients: for the story."""
+
+    broker: str
+    reason: str
+
+
+class NobodyAgreed(msgspec.Struct, frozen=True):
+    """There is nobody left to ask: for the story."""
+
+
 class CallHead(msgspec.Struct, frozen=True):
     """Overloaded, and nobody in the cluster can help: tell the cluster-head."""
 
@@ -122,5 +133,14 @@ class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MediationAction: TypeAlias = (
-    Send | SendOffer | StartSampling | StopSampling | MoveClient | StatusChanged | CallHead | SessionEnded
+    Send
+    | SendOffer
+    | StartSampling
+    | StopSampling
+    | MoveClient
+    | StatusChanged
+    | Refused
+    | NobodyAgreed
+    | CallHead
+    | SessionEnded
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from trimtab.balancing.padres.decisions import Action, NoAction, Status
+from trimtab.balancing.padres.decisions import Action, NoAction, Reason, Status
 from trimtab.balancing.padres.detection import CandidateCard, Trigger
+from trimtab.balancing.padres.detection_global import GlobalTrigger
 from trimtab.balancing.padres.mediation_events import SessionEnded, StartSampling
 from trimtab.balancing.padres.offload import OffloadPlan, ReportCard
-from trimtab.balancing.padres.snapshot import BrokerLoad, KnownBroker
+from trimtab.balancing.padres.snapshot import BrokerLoad, ClusterLoad, KnownBroker, KnownCluster
 from trimtab.load.estimation import BrokerResources
 from trimtab.protocol.records import SessionRecord
 
@@ -27,6 +28,7 @@ CARDS_MAX_COUNT: Final = 50
 
 class _Session:
     def __init__(self, request: StartSampling, ours: BrokerLoad, cards: tuple[CandidateCard, ...], now_s: float):
+        self.is_local = True
         self.request = request
         self.ours = ours
         self.cards = cards
@@ -34,26 +36,67 @@ class _Session:
         self.end_s = now_s
         self.plan: OffloadPlan | NoAction | None = None
         self.ended: SessionEnded | None = None
-        self.observed_ours: BrokerLoad | None = None
+        self.ours_observed: BrokerLoad | None = None
 
 
 class SessionBook:
-    """What one broker notes of the sessions in which it gives clients away."""
+    """What one broker notes of the sessions in which it gives clients away.
+
+    A session that moved clients is told when both brokers' load has been seen after it, or when the next one begins:
+    both no sooner than `settle_s` after its end, the other's when it is heard to have settled.
+    """
 
     def __init__(self, broker: str) -> None:
         self._broker = broker
-        self._cards: tuple[CandidateCard, ...] = ()
+        self._trigger: Trigger | None = None
+        self._triggered_s = 0.0
+        self._triggered_load: BrokerLoad | None = None
+        self._refusals: dict[str, str] = {}
         self._session: _Session | None = None
 
-    def triggered(self, trigger: Trigger, ours: BrokerLoad) -> None:
+    def triggered(self, trigger: Trigger, ours: BrokerLoad, now_s: float) -> None:
         """Detection wants a session."""
-        self._cards = trigger.cards
+        self._trigger, self._triggered_load, self._triggered_s = trigger, ours, now_s
+        self._refusals = {}
 
-    def began(self, request: StartSampling, ours: BrokerLoad, now_s: float) -> list[SessionRecord]:
-        """Another broker agreed to take clients."""
-        records = self.interrupted()
-        self._session = _Session(request, ours, self._cards, now_s)
-        return records
+    def refused(self, broker: str, reason: str) -> None:
+        """A broker that was asked will not take clients."""
+        self._refusals[broker] = reason
+
+    def nobody_agreed(self, now_s: float) -> list[SessionRecord]:
+        """Nobody is left to ask; told as a session without a partner if nobody agreed at all."""
+        trigger, ours = self._trigger, self._triggered_load
+        self._trigger = None
+        if trigger is None or ours is None or len(self._refusals) < len(trigger.ask):
+            return []
+        first = trigger.ask[0]
+        return [
+            SessionRecord(
+                session=f"{self._broker}/asked at {now_s:.1f} s",
+                kind="local",
+                index=_INDEX[first.action],
+                begin_s=self._triggered_s,
+                end_s=now_s,
+                initiator=self._broker,
+                acceptor="",
+                reason=_why(trigger.cards, first.broker),
+                outcome=Reason.REFUSED.value,
+                subscribers_moved_count=0,
+                candidates_json=self._candidates_json(trigger.cards),
+                offload_json=_offload_json(None),
+                **_load_columns(before=(ours, None)),
+            )
+        ]
+
+    def began(
+        self, request: StartSampling, ours: BrokerLoad, now_s: float, *, is_local: bool = True
+    ) -> list[SessionRecord]:
+        """Another broker, of our cluster or not, agreed to take clients."""
+        former = self.interrupted()
+        cards = self._trigger.cards if self._trigger is not None else ()
+        self._session = _Session(request, ours, cards, now_s)
+        self._session.is_local = is_local
+        return former
 
     def planned(self, plan: OffloadPlan | NoAction) -> None:
         """A plan was made, or none."""
@@ -66,69 +109,142 @@ class SessionBook:
         if not ended.gave or session is None or session.request.session != ended.session:
             return []
         session.ended, session.end_s = ended, now_s
-        if ended.moved:
-            return []
-        self._session = None
-        return [self._record(session, None, None)]
+        return [] if ended.moved else self._told(None)
 
-    def settled(self, ours: BrokerLoad, known: Mapping[str, KnownBroker], settle_s: float) -> list[SessionRecord]:
-        """Our load has settled: what the session did can be told, as soon as the other's has settled too.
+    def settled(
+        self, ours: BrokerLoad, known: Mapping[str, KnownBroker], now_s: float, settle_s: float
+    ) -> list[SessionRecord]:
+        """Our load has settled: what the session did can be told as soon as the other's has, too.
 
-        The other's load counts once it has told it, settled, at least `settle_s` after the end. If it has gone on to
-        another session, or is not heard of any more, its part stays unknown.
+        If the other has gone on to another session, or is not heard of any more, its part stays unknown.
         """
+        session = self._session
+        if session is None or session.ended is None or now_s - session.end_s < settle_s:
+            return []
+        session.ours_observed = session.ours_observed or ours
+        partner = known.get(session.request.partner)
+        if partner is None or partner.load.status == Status.BUSY:
+            return self._told(None)
+        if partner.load.status == Status.STABILIZING or partner.heard_s < session.end_s + settle_s:
+            return []
+        return self._told(partner.load)
+
+    def interrupted(self) -> list[SessionRecord]:
+        """Another session changes our load before the last one's effect was known."""
+        return self._told(None)
+
+    def _told(self, theirs: BrokerLoad | None) -> list[SessionRecord]:
+        """The session that has ended and is not told yet, if there is one."""
         session = self._session
         if session is None or session.ended is None:
             return []
-        if session.observed_ours is None:
-            session.observed_ours = ours
-        partner = known.get(session.request.partner)
-        if partner is not None and partner.load.status == Status.STABILIZING:
-            return []
-        if partner is not None and partner.load.status != Status.BUSY and partner.heard_s < session.end_s + settle_s:
-            return []
         self._session = None
-        is_known = partner is not None and partner.load.status != Status.BUSY
-        return [self._record(session, session.observed_ours, partner.load if is_known and partner else None)]
-
-    def interrupted(self) -> list[SessionRecord]:
-        """Another session begins here before the last one's effect was known."""
-        session, self._session = self._session, None
-        if session is None or session.ended is None:
-            return []
-        return [self._record(session, session.observed_ours, None)]
-
-    def _record(self, session: _Session, ours: BrokerLoad | None, theirs: BrokerLoad | None) -> SessionRecord:
         request, ended = session.request, session.ended
-        assert ended is not None
         plan = session.plan if isinstance(session.plan, OffloadPlan) else None
-        card = next((card for card in session.cards if card.broker == request.partner), None)
-        estimated_ours = plan.ours_after if plan is not None else None
-        estimated_theirs = plan.theirs_after if plan is not None else None
-        is_local = card is not None
-        return SessionRecord(
-            session=request.session,
-            kind="local" if is_local else "global",
-            index=_INDEX[request.action],
-            begin_s=session.begin_s,
-            end_s=session.end_s,
-            initiator=self._broker,
-            acceptor=request.partner,
-            reason=card.why if card is not None else "",
-            outcome=ended.reason,
-            subscribers_moved_count=len(ended.moved),
-            candidates_json=msgspec.json.encode(session.cards).decode(),
-            offload_json=_offload_json(session.plan),
-            **_columns("initiator_before", session.ours),
-            **_columns("initiator_estimated", estimated_ours or session.ours),
-            **_columns("initiator_observed", ours),
-            **_columns("acceptor_before", request.offer.resources),
-            **_columns("acceptor_estimated", estimated_theirs or request.offer.resources),
-            **_columns("acceptor_observed", theirs),
-        )
+        return [
+            SessionRecord(
+                session=request.session,
+                kind="local" if session.is_local else "global",
+                index=_INDEX[request.action],
+                begin_s=session.begin_s,
+                end_s=session.end_s,
+                initiator=self._broker,
+                acceptor=request.partner,
+                reason=_why(session.cards, request.partner),
+                outcome=ended.reason,
+                subscribers_moved_count=len(ended.moved),
+                candidates_json=self._candidates_json(session.cards),
+                offload_json=_offload_json(session.plan),
+                **_load_columns(
+                    before=(session.ours, request.offer.resources),
+                    estimated=(plan.ours_after, plan.theirs_after) if plan is not None else (None, None),
+                    observed=(session.ours_observed, theirs),
+                ),
+            )
+        ]
+
+    def _candidates_json(self, cards: tuple[CandidateCard, ...]) -> str:
+        told = [
+            msgspec.structs.replace(card, why=f"{card.why}; asked, but {self._refusals[card.broker]}")
+            if card.broker in self._refusals
+            else card
+            for card in cards
+        ]
+        return msgspec.json.encode(told).decode()
 
 
-def _columns(prefix: str, load: BrokerLoad | BrokerResources | None) -> dict[str, Any]:
+class ClusterSessionBook:
+    """What a cluster-head notes of the sessions between clusters that it asked for."""
+
+    def __init__(self, head: str) -> None:
+        self._head = head
+        self._trigger: GlobalTrigger | None = None
+        self._ours: ClusterLoad | None = None
+        self._theirs: ClusterLoad | None = None
+        self._session = ""
+        self._cluster = ""
+        self._begin_s = 0.0
+
+    def triggered(self, trigger: GlobalTrigger, ours: ClusterLoad) -> None:
+        """Detection wants a session."""
+        self._trigger, self._ours = trigger, ours
+
+    def began(self, session: str, cluster: str, known: Mapping[str, KnownCluster], now_s: float) -> None:
+        """Two heads agreed."""
+        self._session, self._cluster, self._begin_s = session, cluster, now_s
+        self._theirs = known[cluster].load if cluster in known else None
+
+    def ended(
+        self, session: str, reason: str, ours: ClusterLoad | None, known: Mapping[str, KnownCluster], now_s: float
+    ) -> list[SessionRecord]:
+        """The session is over; the head that asked tells it."""
+        trigger, before = self._trigger, self._ours
+        if session != self._session or not session.startswith(f"{self._head}/") or trigger is None or before is None:
+            return []
+        theirs = known[self._cluster].load if self._cluster in known else None
+        action = next((card.action for card in trigger.cards if card.broker == self._cluster), Action.INPUT)
+        return [
+            SessionRecord(
+                session=session,
+                kind="global",
+                index=_INDEX[action],
+                begin_s=self._begin_s,
+                end_s=now_s,
+                initiator=self._head,
+                acceptor=self._cluster,
+                reason=_why(trigger.cards, self._cluster),
+                outcome=reason,
+                subscribers_moved_count=0,
+                candidates_json=msgspec.json.encode(trigger.cards).decode(),
+                offload_json=_offload_json(None),
+                **_load_columns(before=(before, self._theirs), observed=(ours, theirs)),
+            )
+        ]
+
+
+def _why(cards: tuple[CandidateCard, ...], partner: str) -> str:
+    return next((card.why for card in cards if card.broker == partner), "")
+
+
+_Load: TypeAlias = BrokerLoad | ClusterLoad | BrokerResources | None
+
+
+def _load_columns(
+    before: tuple[_Load, _Load],
+    estimated: tuple[_Load, _Load] = (None, None),
+    observed: tuple[_Load, _Load] = (None, None),
+) -> dict[str, Any]:
+    """The columns of both brokers' load at the three moments."""
+    moments = {"before": before, "estimated": estimated, "observed": observed}
+    return {
+        name: value
+        for moment, (ours, theirs) in moments.items()
+        for side, load in (("initiator", ours), ("acceptor", theirs))
+        for name, value in _columns(f"{side}_{moment}", load).items()
+    }
+
+
+def _columns(prefix: str, load: _Load) -> dict[str, Any]:
     return {
         f"{prefix}_input_utilization_ratio": load.input_utilization_ratio if load is not None else None,
         f"{prefix}_matching_delay_s": load.matching_delay_s if load is not None else None,
@@ -145,13 +261,13 @@ def _offload_json(plan: OffloadPlan | NoAction | None) -> str:
         {
             "moves": [{"client": move.client, "step": move.step} for move in plan.moves],
             "stopped": plan.stopped,
-            "cards": [_told(card) for card in (*taken, *left)],
+            "cards": [_card_told(card) for card in (*taken, *left)],
             "cards_count": len(plan.cards),
         }
     ).decode()
 
 
-def _told(card: ReportCard) -> dict[str, object]:
+def _card_told(card: ReportCard) -> dict[str, object]:
     return {
         "filters": str(card.interest),
         "clients": list(card.clients),

@@ -1,0 +1,46 @@
+"""`trimtab figures`: pictures of a run or a study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimtab.cli.input_lines import printable, refuse
+
+
+def figures(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="What `sim run --out DIR` wrote, of a run or a study.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="DIR", help="Where the PNG files go; DIR/figures if not said.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the files as a JSON array, for programs.")] = False,
+) -> None:
+    """Draw the figures of the 2006 thesis from the records of a run, or the curves of a study, as PNG files.
+
+    \b
+    Example:
+      trimtab sim run padres-local --out results --deliveries-one-in 20
+      trimtab figures results
+    """
+    from trimtab.lab.figures import draw_run
+    from trimtab.lab.study_figures import draw_study
+    from trimtab.lab.study_runs import read_study_summary
+    from trimtab.protocol.records import RecordsError
+
+    source = Path(folder)
+    if not source.is_dir():
+        refuse(f"{folder}: {'not a folder' if source.exists() else 'there is no such folder'}")
+    target = source / "figures" if to is None else Path(to)
+    try:
+        study = read_study_summary(source)
+        written = draw_run(source, target) if study is None else draw_study(study, target)
+    except RecordsError as error:
+        refuse(str(error))
+    if as_json:
+        typer.echo(json.dumps([str(path) for path in written], indent=2))
+        return
+    for path in written:
+        typer.echo(printable(str(path)))
