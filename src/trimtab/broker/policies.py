@@ -7,10 +7,12 @@ from typing import Literal, TypeAlias, get_args
 
 from trimtab.balancing.padres.agent import PadresAgent
 from trimtab.balancing.padres.config import PadresConfig
+from trimtab.balancing.padres.naive_agent import NaiveEdge, NaiveHead
 from trimtab.load.agents import Agent
 
-Policy: TypeAlias = Literal["none", "padres"]
-"""none: clients stay where they are; padres: the thesis's balancing."""
+Policy: TypeAlias = Literal["none", "naive", "padres"]
+"""none: clients stay where they are; naive: random clients to a random broker that is less loaded; padres: the thesis's
+balancing."""
 
 POLICIES: tuple[str, ...] = get_args(Policy)
 
@@ -24,5 +26,8 @@ def agents_of(policy: Policy, broker: str, seed: int | str, padres: PadresConfig
     match policy:
         case "none":
             return []
+        case "naive":
+            rng = Random(f"naive {broker} {seed}")
+            return [PadresAgent(padres, rng, name="naive", edge=NaiveEdge, head=NaiveHead)]
         case "padres":
             return [PadresAgent(padres, Random(f"padres {broker} {seed}"))]

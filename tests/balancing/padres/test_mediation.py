@@ -326,6 +326,13 @@ def test_a_repeated_ok_during_the_session_does_not_cancel_it() -> None:
         assert giving(phase).handle(reply, 3.0) == []
 
 
+def test_a_broker_that_looked_at_itself_during_a_session_is_not_busy_after_it() -> None:
+    mediator = accepting(Phase.OFFERED)
+    mediator.handle(Detected(Status.BUSY), 1.0)
+    mediator.handle(Received(ours(OffloadCancel, reason="no")), 2.0)
+    assert (mediator.phase, mediator.status) == (Phase.IDLE, Status.OK)
+
+
 def test_detection_during_a_session_does_not_change_the_status() -> None:
     mediator = giving(Phase.PLANNING)
     assert mediator.handle(Detected(Status.NOT_AVAILABLE), 2.0) == []

@@ -165,8 +165,22 @@ def test_a_call_for_help_starts_detection_unless_a_session_may_still_help() -> N
 
 def test_a_session_has_a_time_limit() -> None:
     mediator = balancing()
-    assert mediator.wake_at_s() == 3601.0
+    while (due_s := mediator.wake_at_s()) is not None and due_s < 3601.0:
+        mediator.handle(LoadTold(broker("B11", status=Status.BUSY)), due_s)
+    assert due_s == 3601.0
     assert GlobalSessionEnded(SESSION, "B20", "the session took too long") in mediator.handle(Wake(), 3601.0)
+
+
+def test_a_session_in_which_nobody_finds_anything_to_move_ends_and_frees_both_clusters() -> None:
+    mediator = balancing()
+    mediator.handle(LoadTold(broker("B11", status=Status.STABILIZING)), 100.0)
+    mediator.handle(LoadTold(broker("B11")), 200.0)
+    mediator.handle(LoadTold(broker("B99", status=Status.BUSY)), 250.0)
+    assert mediator.handle(Wake(), 241.0) == []
+    assert mediator.wake_at_s() == 340.0
+    assert GlobalSessionEnded(SESSION, "B20", "nothing more was found to move") in mediator.handle(Wake(), 340.0)
+    assert mediator.status == Status.OK
+    assert mediator.wake_at_s() is None
 
 
 def test_what_is_late_or_belongs_to_no_session_changes_nothing() -> None:

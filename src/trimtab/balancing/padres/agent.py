@@ -1,13 +1,15 @@
 """The agent of subscriber balancing in a broker: a cluster-head, an edge-broker, or neither, as the topology has it.
 
 Source: A. Cheung, dynamic load balancing in distributed content-based publish/subscribe (thesis, 2006), section 3.2.
+
+What a head and an edge-broker do is theirs: a policy is a name and two parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.edge import EdgePart
@@ -28,16 +30,70 @@ _BROKERS_MIN_COUNT: Final = 3
 """Roles exist from the third broker on."""
 
 
+class Part(Protocol):
+    """What a broker does in its role, as long as it has it."""
+
+    cluster: str
+    """The cluster that it belongs to, named after its head."""
+
+    observes: bool
+    """Whether it wants to see publications as they are matched."""
+
+    def begin(self) -> list[Action]:
+        """The broker has taken the role."""
+        ...
+
+    def end(self) -> list[Action]:
+        """The broker gives the role up."""
+        ...
+
+    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+        """Something has happened."""
+        ...
+
+    def matched(
+        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
+    ) -> list[Action]:
+        """A publication was matched."""
+        ...
+
+    def wake_at_s(self) -> float | None:
+        """When something is to be done next."""
+        ...
+
+
+MakePart: TypeAlias = Callable[[Host, str, PadresConfig, Random, float], Part]
+"""Makes a part from the broker, the cluster, the settings, a source of random choices and the time."""
+
+
+def _head_part(host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> HeadPart:
+    return HeadPart(host, config, rng, now_s)
+
+
 class PadresAgent:
-    """Balances the subscribers of its broker with those of others."""
+    """Balances the subscribers of its broker with those of others; by the thesis's rules unless other parts are given.
 
-    name = "padres"
+    >>> PadresAgent(PadresConfig(), Random(1)).part is None
+    True
+    """
 
-    def __init__(self, config: PadresConfig, rng: Random) -> None:
+    def __init__(
+        self,
+        config: PadresConfig,
+        rng: Random,
+        *,
+        name: str = "padres",
+        edge: MakePart = EdgePart,
+        head: MakePart = _head_part,
+    ) -> None:
+        self.name = name
         self.config = config
-        self.part: EdgePart | HeadPart | None = None
+        self.part: Part | None = None
         self._rng = rng
         self._host: Host | None = None
+        self._edge = edge
+        self._head = head
+        self._role: tuple[bool, str] | None = None
 
     @property
     def observes(self) -> bool:
@@ -70,23 +126,17 @@ class PadresAgent:
 
     def _take_role(self, host: Host, now_s: float) -> list[Action]:
         neighbours = host.neighbours()
-        wanted: type[EdgePart | HeadPart] | None
-        if len(host.brokers()) < _BROKERS_MIN_COUNT or not neighbours:
-            wanted, cluster = None, ""
-        elif len(neighbours) > 1:
-            wanted, cluster = HeadPart, host.name
-        else:
-            wanted, cluster = EdgePart, neighbours[0]
-        part = self.part
-        if part is None and wanted is None:
+        role: tuple[bool, str] | None = None
+        if len(host.brokers()) >= _BROKERS_MIN_COUNT and neighbours:
+            is_head = len(neighbours) > 1
+            role = (is_head, host.name if is_head else neighbours[0])
+        if role == self._role:
             return []
-        if part is not None and type(part) is wanted and part.cluster == cluster:
-            return []
-        actions = part.end() if part is not None else []
-        if wanted is None:
-            self.part = None
-        elif wanted is HeadPart:
-            self.part = HeadPart(host, self.config, self._rng, now_s)
-        else:
-            self.part = EdgePart(host, cluster, self.config, self._rng, now_s)
-        return [*actions, *(self.part.begin() if self.part is not None else [])]
+        actions = self.part.end() if self.part is not None else []
+        self._role, self.part = role, None
+        if role is not None:
+            is_head, cluster = role
+            make = self._head if is_head else self._edge
+            self.part = make(host, cluster, self.config, self._rng, now_s)
+            actions += self.part.begin()
+        return actions

@@ -133,6 +133,11 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     global_session_max_s: float = 3_600.0
     """A session between clusters ends after so long even if some balanced set never fills (no value given)."""
 
+    global_session_quiet_s: float = 240.0
+    """Or after so long in which no broker of the two clusters was in a session (no value given: in the thesis a session
+    ends with full balanced sets only, but output is levelled no further than input allows, and two clusters that can do
+    no more for each other must be free for others): six detections in which nobody found anything to do."""
+
     def __post_init__(self) -> None:
         for name, value in msgspec.structs.asdict(self).items():
             if not math.isfinite(value) or value <= 0:

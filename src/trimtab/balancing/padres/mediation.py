@@ -246,6 +246,8 @@ class Mediator:
     # Both
 
     def _detected(self, status: Status) -> list[MediationAction]:
+        if status == Status.BUSY:  # detection saw the session itself, not how the broker is without it
+            return []
         self._calm_status = status
         return self._become(status) if self.phase in (Phase.IDLE, Phase.ASKING) else []
 

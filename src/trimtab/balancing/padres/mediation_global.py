@@ -11,7 +11,9 @@ information, and the edge-brokers then balance with each other as they do within
 both clusters tells that it is balanced with all others, the session is over.
 
 Deviations:
-- Waiting for an answer and the session itself have time limits.
+- Waiting for an answer and the session itself have time limits. A session also ends when for a while no broker of the
+  two clusters gave or took clients: output is balanced only as far as input allows (section 4.2.3), so that some
+  balanced set may never fill, and meanwhile neither cluster could help a third one.
 - The members of a session are those edge-brokers of both clusters that were known at its beginning; one that is
   forgotten meanwhile (`MemberGone`) is no longer waited for.
 """
@@ -123,10 +125,12 @@ class GlobalMediator:
         self._calls_count = 0
         self._sessions_count = 0
         self._deadline_s: float | None = None
+        self._quiet_at_s: float | None = None
 
     def wake_at_s(self) -> float | None:
         """When the machine wants a `Wake`."""
-        return self._deadline_s
+        times = [time_s for time_s in (self._deadline_s, self._quiet_at_s) if time_s is not None]
+        return min(times, default=None)
 
     def handle(self, event: GlobalEvent, now_s: float) -> list[GlobalAction]:
         """Everything that can happen, in every phase."""
@@ -141,6 +145,8 @@ class GlobalMediator:
                 return self._become(status) if self.phase != GlobalPhase.BALANCING else []
             case LoadTold(load) if self.phase == GlobalPhase.BALANCING:
                 self._told[load.broker] = load
+                if load.status in (Status.BUSY, Status.STABILIZING) and load.broker in self._members:
+                    self._quiet_at_s = now_s + self.config.global_session_quiet_s
                 return self._end_if_complete()
             case MemberGone(broker) if self.phase == GlobalPhase.BALANCING and broker in self._members:
                 del self._members[broker]
@@ -215,6 +221,7 @@ class GlobalMediator:
         self._told = {}
         self._calls_count = 0
         self._deadline_s = now_s + self.config.global_session_max_s
+        self._quiet_at_s = now_s + self.config.global_session_quiet_s
         return [
             *self._become(Status.BUSY),
             Listen(cluster),
@@ -242,6 +249,8 @@ class GlobalMediator:
                 return [*self._end("neither cluster can relieve an overloaded broker", tell=True), DetectNow()]
 
     def _woken(self, now_s: float) -> list[GlobalAction]:
+        if self._quiet_at_s is not None and now_s >= self._quiet_at_s:
+            return self._end("nothing more was found to move", tell=True)
         if self._deadline_s is None or now_s < self._deadline_s:
             return []
         if self.phase == GlobalPhase.ASKING:
@@ -252,7 +261,7 @@ class GlobalMediator:
     def _end(self, reason: str, *, tell: bool) -> list[GlobalAction]:
         session, partner, cluster = self.session, self.partner, self.partner_cluster
         self.phase, self.session, self.partner, self.partner_cluster = GlobalPhase.IDLE, "", "", ""
-        self._deadline_s = None
+        self._deadline_s = self._quiet_at_s = None
         return [
             *([self._done_message(partner, session, reason)] if tell else []),
             StopListening(cluster),
