@@ -111,6 +111,10 @@ class View:
         """The usual size of a publication on the wire."""
         return self._broker.publication_bytes
 
+    def meter_window_s(self) -> float:
+        """Over how long rates and delays are means."""
+        return self._broker.meters.config.window_s
+
 
 class Agents:
     """Runs the agents of a broker."""

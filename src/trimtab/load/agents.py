@@ -66,6 +66,10 @@ class Host(Protocol):
         """The usual size of a publication on the wire."""
         ...
 
+    def meter_window_s(self) -> float:
+        """Over how long the rates and delays of `load` are means."""
+        ...
+
 
 class Capacity(msgspec.Struct, frozen=True):
     """A broker's resources that ratios refer to."""

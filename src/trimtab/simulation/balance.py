@@ -42,7 +42,8 @@ class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     delay_threshold: float = 0.1
     delay_normalization_s: float = 0.1
     clusters: bool = False
-    """Compare the means of clusters instead of single edge-brokers."""
+    """Compare the means of clusters instead of single edge-brokers: loads are level when those of neighbouring clusters
+    are, since only neighbours are compared by the thesis's global thresholds (section 3.3.1.2)."""
 
 
 class ErrorFigures(msgspec.Struct, frozen=True):
@@ -106,6 +107,7 @@ class BalanceWatch:
         self._sessions: list[SessionRecord] = []
         self._moves_by_client: dict[str, int] = {}
         self._heads: dict[str, str] = {}
+        self._neighbours: dict[str, list[str]] = {}
 
     def record(self, record: AnyRecord) -> None:
         """Keep what matters here."""
@@ -125,6 +127,7 @@ class BalanceWatch:
             control_count += counters.control_out_count
             data_count += counters.publications_out_count
             neighbours = [peer.name for peer in host.broker.peers.values() if peer.role == "broker"]
+            self._neighbours[name] = neighbours
             if len(neighbours) == 1:
                 self._heads[name] = neighbours[0]
                 loads[name] = host.load()
@@ -197,22 +200,41 @@ class BalanceWatch:
     def _is_level(self, reading: _Reading) -> bool:
         part = self._part
         return (
-            self._difference(reading, lambda load: load.input_utilization_ratio) <= part.ratio_threshold
-            and self._difference(reading, lambda load: load.matching_delay_s)
+            self._gap(reading, lambda load: load.input_utilization_ratio) <= part.ratio_threshold
+            and self._gap(reading, lambda load: load.matching_delay_s)
             <= part.delay_threshold * part.delay_normalization_s
         )
 
     def _is_output_level(self, reading: _Reading) -> bool:
-        return self._difference(reading, lambda load: load.output_utilization_ratio) <= self._part.ratio_threshold
+        return self._gap(reading, lambda load: load.output_utilization_ratio) <= self._part.ratio_threshold
 
     def _values(self, reading: _Reading, value: Callable[[LoadIndices], float]) -> list[float]:
         """One value for each edge-broker, or for each cluster."""
         if not self._part.clusters:
             return [value(load) for load in reading.loads.values()]
+        return list(self._means(reading, value).values())
+
+    def _means(self, reading: _Reading, value: Callable[[LoadIndices], float]) -> dict[str, float]:
+        """The mean of each cluster."""
         clusters: dict[str, list[float]] = {}
         for name, load in reading.loads.items():
             clusters.setdefault(self._heads[name], []).append(value(load))
-        return [fmean(values) for values in clusters.values()]
+        return {head: fmean(values) for head, values in clusters.items()}
+
+    def _gap(self, reading: _Reading, value: Callable[[LoadIndices], float]) -> float:
+        """The largest difference that the thresholds apply to: of two edge-brokers, or of two neighbouring clusters."""
+        if not self._part.clusters:
+            return self._difference(reading, value)
+        means = self._means(reading, value)
+        return max(
+            (
+                abs(mean - means[other])
+                for head, mean in means.items()
+                for other in self._neighbours.get(head, ())
+                if other in means
+            ),
+            default=0.0,
+        )
 
     def _difference(self, reading: _Reading, value: Callable[[LoadIndices], float]) -> float:
         values = self._values(reading, value)

@@ -165,10 +165,10 @@ def test_a_call_for_help_starts_detection_unless_a_session_may_still_help() -> N
 
 def test_a_session_has_a_time_limit() -> None:
     mediator = balancing()
-    while (due_s := mediator.wake_at_s()) is not None and due_s < 3601.0:
+    while (due_s := mediator.wake_at_s()) is not None and due_s < 601.0:
         mediator.handle(LoadTold(broker("B11", status=Status.BUSY)), due_s - 1.0)
-    assert due_s == 3601.0
-    assert GlobalSessionEnded(SESSION, "B20", "the session took too long") in mediator.handle(Wake(), 3601.0)
+    assert due_s == 601.0
+    assert GlobalSessionEnded(SESSION, "B20", "the session took too long") in mediator.handle(Wake(), 601.0)
 
 
 def test_a_session_in_which_nobody_finds_anything_to_move_ends_and_frees_both_clusters() -> None:

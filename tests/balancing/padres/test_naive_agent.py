@@ -27,7 +27,7 @@ def test_subscribers_that_come_to_a_cluster_head_are_sent_to_its_edge_brokers() 
 
 
 def test_the_same_seed_moves_the_same_subscribers() -> None:
-    short = {**FEW, "duration_s": "80"}
-    first, second, other = (ScenarioRun(read_scenario("padres-local", short), seed).run() for seed in (1, 1, 2))
+    short = {**FEW, "duration_s": "80", "subscribers.0.count": "120", "subscribers.0.join_s": "[5, 10]"}
+    first, second = (ScenarioRun(read_scenario("padres-local", short), 1).run() for _ in range(2))
     assert first == second
-    assert first.trace_hash != other.trace_hash
+    assert first.moves_count > 0

@@ -130,8 +130,9 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The accepting broker waits so long from its answer to the start of the moves (no value given): sampling, which
     takes `press_timeout_s` at most, and as much again to plan."""
 
-    global_session_max_s: float = 3_600.0
-    """A session between clusters ends after so long even if some balanced set never fills (no value given)."""
+    global_session_max_s: float = 600.0
+    """A session between clusters ends after so long even if some balanced set never fills (no value given): input and
+    output sessions may undo a little of each other for ever, and meanwhile neither cluster is free for a third one."""
 
     global_session_quiet_s: float = 240.0
     """Or after so long in which no broker of the two clusters was in a session (no value given: in the thesis a session

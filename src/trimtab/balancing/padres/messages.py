@@ -107,6 +107,44 @@ class ExchangeEnd(ControlMessage, frozen=True, tag="exchange-end"):
     cluster: str
 
 
+class ClientTold(msgspec.Struct, frozen=True, array_like=True):
+    """A client and what it subscribes to."""
+
+    client: str
+    filters: tuple[Filter, ...]
+
+
+class ProfileRequest(ControlMessage, frozen=True, tag="profile-request"):
+    """A cluster-head that plans for many brokers asks one of them for its load and its clients."""
+
+    heard: int = 0
+    """The number of the last answer that came; 0 if there was none."""
+
+
+class ProfileReply(ControlMessage, frozen=True, tag="profile"):
+    """The load, and the clients that came or left since the last answer; or no, with the status that forbids it."""
+
+    status: Status
+    resources: BrokerResources | None = None
+    number: int = 0
+    since: int = 0
+    """The answer that this one adds to; 0 if it tells of all clients."""
+    came: tuple[ClientTold, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+class MoveOrder(ControlMessage, frozen=True, tag="move-order"):
+    """Send these of your clients to these brokers."""
+
+    moves: tuple[tuple[str, str], ...]
+
+
+class MoveReport(ControlMessage, frozen=True, tag="move-report"):
+    """All that were to move have moved, but for those that stay."""
+
+    stayed: tuple[str, ...] = ()
+
+
 AnyControl: TypeAlias = (
     OffloadRequest
     | OffloadReply
@@ -119,6 +157,10 @@ AnyControl: TypeAlias = (
     | GlobalDone
     | ExchangeStart
     | ExchangeEnd
+    | ProfileRequest
+    | ProfileReply
+    | MoveOrder
+    | MoveReport
 )
 """Every control message, for decoding."""
 
