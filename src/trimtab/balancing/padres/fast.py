@@ -95,7 +95,9 @@ def spread(brokers: Sequence[BrokerResources], config: PadresConfig) -> float:
 class _Group:
     """Clients of one broker that want the same; those that want nothing of the sample are alike whatever they want."""
 
-    def __init__(self, key: object, bits: int, subscription_count: int, output_bytes_per_s: float, again: bool) -> None:
+    def __init__(
+        self, key: object, bits: int, subscription_count: int, output_bytes_per_s: float, *, again: bool
+    ) -> None:
         self.key = key
         self.bits = bits
         self.subscription_count = subscription_count
@@ -237,7 +239,9 @@ class _Cluster:
                 room_count = self.places[target].room_count
                 for count in _counts(len(group.clients), room_count):
                     given_up_per_s = spared_per_s if count == len(group.clients) else 0.0
-                    cost = self._cost(donor, target, group, count, given_up_per_s, extra_per_s)
+                    cost = self._cost(
+                        donor, target, group, count=count, spared_per_s=given_up_per_s, extra_per_s=extra_per_s
+                    )
                     if cost < now - 1e-9:
                         trials.append(_Trial(cost, group, count, target, given_up_per_s, extra_per_s))
         trials.sort(key=lambda trial: trial.cost)
@@ -249,7 +253,7 @@ class _Cluster:
         return None
 
     def _cost(
-        self, donor: int, target: int, group: _Group, count: int, spared_per_s: float, extra_per_s: float
+        self, donor: int, target: int, group: _Group, *, count: int, spared_per_s: float, extra_per_s: float
     ) -> float:
         """The unevenness after a move, and what moving somebody again costs."""
         subscription_count = count * group.subscription_count
@@ -275,7 +279,7 @@ class _Cluster:
             giver.received_bits = union(each.bits for each in giver.groups.values()) | giver.sample.fixed_bits
         joined = taker.groups.setdefault(
             group.key,
-            _Group(group.key, group.bits, group.subscription_count, group.output_bytes_per_s, group.again),
+            _Group(group.key, group.bits, group.subscription_count, group.output_bytes_per_s, again=group.again),
         )
         joined.clients.extend(moving)
         taker.received_bits |= group.bits
@@ -314,7 +318,7 @@ def _groups(member: Member) -> dict[object, _Group]:
         key = (again, frozenset(client.filters) if client.bits else len(client.filters))
         if key not in groups:
             bandwidth = sample.bandwidth_bytes_per_s(client.bits)
-            groups[key] = _Group(key, client.bits, len(client.filters), bandwidth, again)
+            groups[key] = _Group(key, client.bits, len(client.filters), bandwidth, again=again)
         groups[key].bits |= client.bits
         groups[key].clients.append(client.client)
     return groups

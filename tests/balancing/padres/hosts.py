@@ -1,0 +1,60 @@
+"""A broker as its agents see it, without a broker."""
+
+from __future__ import annotations
+
+from trimtab.language import Filter
+from trimtab.load.agents import Capacity
+from trimtab.load.indices import LoadIndices
+
+
+class FakeHost:
+    """What an agent may know, set by the test."""
+
+    def __init__(self, name: str, clients: dict[str, list[Filter]] | None = None, ratio: float = 0.1) -> None:
+        self.name = name
+        self.served = clients or {}
+        self.ratio = ratio
+
+    def neighbours(self) -> list[str]:
+        """One neighbour."""
+        return ["B0"]
+
+    def brokers(self) -> list[str]:
+        """Three brokers."""
+        return ["B0", "B1", "B2"]
+
+    def clients(self) -> list[str]:
+        """All clients."""
+        return list(self.served)
+
+    def publishers(self) -> list[str]:
+        """None."""
+        return []
+
+    def filters_of(self, client: str) -> list[Filter]:
+        """The client's filters."""
+        return self.served[client]
+
+    def covering_filters(self) -> list[Filter]:
+        """All filters."""
+        return [filter for filters in self.served.values() for filter in filters]
+
+    def subscription_count(self) -> int:
+        """The number of filters."""
+        return len(self.covering_filters())
+
+    def load(self, now_s: float) -> LoadIndices:
+        """The same share of input and output."""
+        return LoadIndices(10.0, self.ratio / 10, self.ratio * 1_000, self.ratio, self.ratio, self.ratio, 0, 0, 0, 0, 0)
+
+    def capacity(self) -> Capacity:
+        """A small broker."""
+        return Capacity(1_000.0, 1_000_000.0)
+
+    def publication_bytes(self) -> float:
+        """A small publication."""
+        return 10.0
+
+    def meter_window_s(self) -> float:
+        """Half a minute."""
+        return 30.0
