@@ -19,6 +19,7 @@ from trimtab.balancing.padres.decisions import Status
 from trimtab.balancing.padres.detection import overload_action
 from trimtab.balancing.padres.edge import resources_of
 from trimtab.balancing.padres.messages import (
+    LB_CONTROL,
     AnyControl,
     ClientTold,
     MoveOrder,
@@ -141,7 +142,7 @@ class FastEdge:
     def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
         """Something has happened."""
         match event:
-            case Heard(values=values):
+            case Heard(values=values) if values.get("class") == LB_CONTROL:
                 return self._received(control_from_values(values), now_s)
             case Woken():
                 return self._woken(now_s)

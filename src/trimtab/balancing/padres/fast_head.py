@@ -31,6 +31,7 @@ from trimtab.balancing.padres.fast_edge import REFRESH_PERIOD_S
 from trimtab.balancing.padres.fast_records import FastSession, records_of
 from trimtab.balancing.padres.fast_window import PublicationWindow, settled_resources
 from trimtab.balancing.padres.messages import (
+    LB_CONTROL,
     AnyControl,
     MoveOrder,
     MoveReport,
@@ -151,7 +152,7 @@ class FastHead:
             case Heard(values=values) if values.get("class") == LOCAL_PIE:
                 self.known = with_broker(self.known, broker_load_from_values(values), now_s)
                 return []
-            case Heard(values=values):
+            case Heard(values=values) if values.get("class") == LB_CONTROL:
                 return self._received(control_from_values(values), now_s)
             case Woken():
                 return self._woken(now_s)

@@ -219,8 +219,11 @@ class NaiveHead:
         """Something has happened."""
         match event:
             case Heard(values=values):
+                load = broker_load_from_values(values)
+                if load.cluster != self.cluster:  # asked for in a former role
+                    return []
                 first = not self._edges
-                self._edges[broker_load_from_values(values).broker] = None
+                self._edges[load.broker] = None
                 return self._send_on(self._host.clients()) if first else []
             case ClientSubscribed(client=client):
                 return self._send_on([client])
