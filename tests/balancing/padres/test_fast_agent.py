@@ -19,7 +19,7 @@ def test_a_cluster_is_levelled_while_subscribers_join_and_hardly_anybody_moves_t
     assert summary.violations == [] and balance is not None
     assert sum(balance.subscribers_by_broker.values()) == 300
     clients = balance.subscribers_by_broker
-    assert clients["B1"] < clients["B2"] < clients["B3"] < clients["B4"]
+    assert clients["B1"] < 60 and clients["B2"] < clients["B3"] < clients["B4"]
     assert summary.moves_count == balance.moves < 330
     assert balance.overloaded_broker_seconds == 0 and balance.never_overloaded_acceptors
 
