@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trimtab.balancing.padres.config import PadresConfig
 from trimtab.network.address import Address
 from trimtab.network.local_network import plan_text
 from trimtab.network.network_file import LinkEntry, NetworkFileError, parse_network, read_network_file
@@ -36,6 +37,16 @@ def test_a_network_has_brokers_links_and_options() -> None:
     assert plan.config_of("B1", "s").subscription_covering is False
 
 
+def test_a_network_has_a_policy_with_its_settings() -> None:
+    plan = parse_network(
+        B1 + 'memory_mb = 64\n[network]\npolicy = "padres"\nmeter_window_s = 4\n[padres]\nlocal_pie_period_s = 2\n'
+    )
+    assert (plan.options.policy, plan.padres) == ("padres", PadresConfig(local_pie_period_s=2))
+    meters = plan.config_of("B1", "s").meters
+    assert (meters.window_s, meters.memory_bytes) == (4, 64_000_000)
+    assert parse_network(plan_text(plan)) == plan
+
+
 def test_the_first_broker_of_a_link_calls_the_second() -> None:
     plan = parse_network(B1 + B2 + B3 + link("B1", "B2") + link("B3", "B1"))
     assert plan.dialled_by("B1") == (("B2", Address("127.0.0.1", 7002)),)
@@ -58,7 +69,7 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
     [
         ("[[broker]\n", "net.toml:1: not TOML"),
         ("", "net.toml:1: no broker; expected at least one [[broker]]"),
-        (B1 + "[nettwork]\n", "net.toml:4: unknown section nettwork; expected [[broker]], [[link]] or [network]"),
+        (B1 + "[nettwork]\n", "net.toml:4: unknown section nettwork; expected [[broker]], [[link]], [network]"),
         (B1 + "\ncolour = 3\n", "net.toml:5: unknown key colour in broker; expected name, listen,"),
         ("[broker]\nname = 3\n", "net.toml:1: expected [[broker]] with two brackets"),
         ('[[broker]]\nname = "B1"\n', 'net.toml:1: this broker has no listen; expected listen = "..."'),
@@ -80,6 +91,16 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         (B1 + '[network]\ncovering = "yes"\n', 'net.toml:5: covering: expected "on" or "off"'),
         (B1 + '[network]\nslow_policy = "wait"\n', "net.toml:5: slow_policy: expected one of block, drop-oldest"),
         (B1 + "[network]\nclients_max_count = 0\n", "net.toml:5: clients_max_count: expected a whole number"),
+        (B1 + '[network]\npolicy = "magic"\n', "net.toml:5: policy: expected one of none, "),
+        (B1 + "[network]\nmeter_window_s = -1\n", "net.toml:5: meter_window_s: expected a number above 0"),
+        (B1 + "[padres]\npie_periods = 3\n", "net.toml:5: unknown key pie_periods in padres; expected pie_ratio"),
+        (B1 + '[padres]\nlocal_pie_period_s = "3 s"\n', "net.toml:5: local_pie_period_s: expected a number above 0"),
+        (B1 + "[padres]\npress_sample_count = 2.5\n", "net.toml:5: press_sample_count: expected a whole number"),
+        (
+            B1 + "[padres]\nsmoothing_alpha = 0.5\nlower_overload_ratio = 0.97\n",
+            "net.toml:6: the lower overload ratio (0.97) must be below the higher one (0.95)",
+        ),
+        ("padres = 3\n" + B1, "net.toml:1: expected a section [padres]"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(text: str, expected: str) -> None:

@@ -11,6 +11,7 @@ from trimtab.load.agents import (
     Action,
     Agent,
     AgentEvent,
+    AgentReport,
     Announce,
     Capacity,
     ClientStayed,
@@ -18,6 +19,7 @@ from trimtab.load.agents import (
     Listen,
     MoveClient,
     Note,
+    Reporting,
     Tell,
     Unlisten,
     Woken,
@@ -163,6 +165,10 @@ class Agents:
         cause = self._moving.pop(client, None)
         if cause is not None:
             self.tell_all(ClientStayed(client, cause, "it has left the network"), now_s)
+
+    def reports(self) -> dict[str, AgentReport]:
+        """What agents do and why, by their names, as far as they tell."""
+        return {agent.name: agent.report() for agent in self._agents.values() if isinstance(agent, Reporting)}
 
     def wake_at_s(self) -> float | None:
         """When the first agent wants to be woken."""

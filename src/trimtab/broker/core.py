@@ -29,7 +29,15 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
 from trimtab.broker.routing import Entry, RoutingTables, Say
-from trimtab.load.agents import Agent, ClientCame, ClientLeft, ClientStayed, ClientSubscribed, NeighboursChanged
+from trimtab.load.agents import (
+    Agent,
+    AgentReport,
+    ClientCame,
+    ClientLeft,
+    ClientStayed,
+    ClientSubscribed,
+    NeighboursChanged,
+)
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.effects import Close, Effect
@@ -119,6 +127,9 @@ class Broker:
         )
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
+        self.moved_in_count = 0
+        self.moved_out_count = 0
+        """Clients that came from another broker, and that went to one."""
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._unsynced: dict[str, None] = dict.fromkeys(config.neighbours)
@@ -189,6 +200,11 @@ class Broker:
     def held_count(self) -> int:
         """Messages in the input that wait for a congested output queue."""
         return len(self._held_in)
+
+    @property
+    def data_count(self) -> int:
+        """Publications and markers in the input, whether they can be processed or must wait."""
+        return len(self._data_in) + len(self._held_in)
 
     @property
     def next_is_publication(self) -> bool:
@@ -303,6 +319,10 @@ class Broker:
     def agent_names(self) -> list[str]:
         """The agents inside this broker, as the routing tables call them."""
         return [] if self._agents is None else list(self._agents.inboxes)
+
+    def agent_reports(self) -> dict[str, AgentReport]:
+        """What the agents inside this broker do and why, by their own names."""
+        return {} if self._agents is None else self._agents.reports()
 
     def retire_agents(self) -> None:
         """Let the agents do nothing more, for the end of an experiment."""
@@ -568,6 +588,7 @@ class Broker:
             cause=message.cause,
         )
         self.send(towards, marker, now_s)
+        self.moved_in_count += 1
         if self._agents is not None:
             self._agents.move_ended(ClientCame(peer.name, message.cause), peer.name, now_s)
 
@@ -585,6 +606,7 @@ class Broker:
             return
         self.send(message.client, End(move=message.move, cause=message.cause), now_s)
         client.moved = message.move
+        self.moved_out_count += 1
         for id in message.old_ids:
             entry = self.tables.subscriptions.get(id)
             if entry is not None and entry.hop == client.name:

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import bench_commands, language_commands, link_commands, network_commands, simulation_commands, tour
+from trimtab.cli import (
+    bench_commands,
+    language_commands,
+    link_commands,
+    load_command,
+    network_commands,
+    simulation_commands,
+    tour,
+)
 from trimtab.matching.engines import EngineError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
@@ -28,6 +36,7 @@ app.command("broker")(network_commands.broker)
 app.command("sub")(network_commands.sub)
 app.command("pub")(network_commands.pub)
 app.command("status")(network_commands.status)
+app.command("load")(load_command.load)
 app.add_typer(link_commands.app, name="link")
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")

@@ -38,6 +38,8 @@ async def subscribe_and_print(
 ) -> int:
     """Print deliveries, and record them if wanted, until there are enough of them or the time is over."""
     client = await Client.connect(address)
+    if recorder is not None:
+        client.on_move = recorder.record
     printed = _Printed(client, recorder)
     try:
         subscription = await client.subscribe(*filters)

@@ -49,8 +49,8 @@ def up(network: NetworkArgument, records: RecordsOption = None) -> None:
     """
     from trimtab.cli.network_up import run_network
 
-    plan = _plan(network)
-    with _record_files(records, "up", network):
+    plan = plan_of(network)
+    with record_files(records, "up", network):
         raise typer.Exit(run_network(plan, network, records))
 
 
@@ -71,13 +71,13 @@ def broker(
 
     from trimtab.network.broker_process import serve
 
-    plan = _plan(network)
+    plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
     if name not in names:
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:
-        with _record_files(records, name, network) as recorder:
+        with record_files(records, name, network) as recorder:
             serve(plan, name, lambda: typer.echo("ready"), stop_with_parent=with_parent, recorder=recorder)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
@@ -109,8 +109,8 @@ def sub(  # noqa: PLR0917 (each one is an option)
         refuse("--for: expected a number of seconds above 0")
     wanted = [each for number, text in enumerate(filters, 1) for each in _parsed(f"FILTER {number}", text, _all)]
     name = f"sub-{os.getpid()}"
-    with _record_files(records, name) as recorder:
-        _run(subscribe_and_print(_address(broker), wanted, count, for_s, recorder, as_json=as_json))
+    with record_files(records, name) as recorder:
+        run_client(subscribe_and_print(_address(broker), wanted, count, for_s, recorder, as_json=as_json))
 
 
 def pub(
@@ -134,16 +134,16 @@ def pub(
     address = _address(broker)
     announced = [each for text in advertise or () for each in _parsed("--advertise", text, _all)]
     if publications == [STDIN]:
-        _run(publish_lines(address, announced))
+        run_client(publish_lines(address, announced))
         return
     if STDIN in publications:
         refuse("- (standard input) cannot stand beside other publications")
     values = [_parsed(f"PUBLICATION {n}", text, Publication.parse) for n, text in enumerate(publications, 1)]
-    _run(publish_all(address, announced, values))
+    run_client(publish_all(address, announced, values))
 
 
 def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
-    """Tell how the brokers of a network are: links, clients, tables, rates and queues.
+    """Tell how the brokers of a network are: links, clients, tables, rates, queues, and what balancing does.
 
     The exit code is 1 if a broker does not answer or a link is down.
 
@@ -157,7 +157,7 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
 
     from trimtab.network.local_network import ask_all
 
-    plan = _plan(network)
+    plan = plan_of(network)
     found = asyncio.run(ask_all(plan))
     if as_json:
         brokers = {name: None if each is None else msgspec.to_builtins(each) for name, each in found.items()}
@@ -165,16 +165,20 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
     else:
         from rich.console import Console
 
+        from trimtab.cli.balancing_table import balancing_table, has_policy
         from trimtab.cli.network_up import peers_table, status_table
 
         console = Console(width=None if sys.stdout.isatty() else 120)
         console.print(status_table(found))
+        if has_policy(found):
+            console.print(balancing_table(found))
         console.print(peers_table(found))
     if any(each is None or each.links_missing for each in found.values()):
         raise typer.Exit(1)
 
 
-def _plan(path: str) -> NetworkPlan:
+def plan_of(path: str) -> NetworkPlan:
+    """The network that a file describes; a wrong file ends the command."""
     from trimtab.network.network_file import NetworkFileError, read_network_file
 
     try:
@@ -184,7 +188,7 @@ def _plan(path: str) -> NetworkPlan:
 
 
 @contextmanager
-def _record_files(folder: str | None, process: str, network: str = "") -> Iterator[RecordFiles | None]:
+def record_files(folder: str | None, process: str, network: str = "") -> Iterator[RecordFiles | None]:
     """Where a process keeps its records, closed at the end, or None if none are wanted."""
     if folder is None:
         yield None
@@ -227,7 +231,7 @@ def _parsed(what: str, text: str, parse: Callable[[str], Parsed]) -> Parsed:
         refuse(f"{what}, column {mistake.column}: {mistake.reason}\n{mistake.pointer()}")
 
 
-def _run(work: Coroutine[Any, Any, int]) -> None:
+def run_client(work: Coroutine[Any, Any, int]) -> None:
     """Run a client's work; its result is the exit code."""
     from trimtab.network.client import ClientError
     from trimtab.network.loops import run

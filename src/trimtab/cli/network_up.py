@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from trimtab.cli.balancing_table import balancing_table, has_policy
 from trimtab.cli.input_lines import printable
 from trimtab.network.local_network import Network, NetworkError, ask_all
 from trimtab.network.network_file import NetworkPlan
@@ -90,7 +91,9 @@ def _watch_in_terminal(network: Network, log: IO[bytes], stop: _Stop) -> dict[st
         while not stop.is_set():
             for line in _newly_dead(network, reported):
                 live.console.print(line, style="bold red")
-            live.update(Group(status_table(asyncio.run(ask_all(network.plan))), Text(_tail(log))))
+            statuses = asyncio.run(ask_all(network.plan))
+            tables = [status_table(statuses), *([balancing_table(statuses)] if has_policy(statuses) else [])]
+            live.update(Group(*tables, Text(_tail(log))))
             stop.wait(LOOK_AGAIN_AFTER_S)
     return reported
 

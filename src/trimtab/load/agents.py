@@ -8,7 +8,7 @@ itself. The routing code knows no agent by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -170,6 +170,32 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | Note
+
+
+# ---- what people are told of an agent ----
+
+
+class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent does and why, in words."""
+
+    role: str
+    status: str
+    doing: str
+    """What is done at present, or why nothing is."""
+
+    decision: str = ""
+    """What was decided last, with the reason."""
+
+    decided_s: float | None = None
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """An agent that tells people what it does."""
+
+    def report(self) -> AgentReport:
+        """What it does and why."""
+        ...
 
 
 class Agent(Protocol):

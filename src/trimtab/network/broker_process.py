@@ -23,20 +23,22 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
-from trimtab.broker.meters import MeterConfig, QueueDelay
+from trimtab.broker.policies import agents_of
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
-from trimtab.network.capacity import BYTES_PER_MEGABIT, Capacity
+from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.loops import run
-from trimtab.network.network_file import BrokerEntry, NetworkPlan
+from trimtab.network.network_file import NetworkPlan
 from trimtab.network.process_memory import resident_bytes
+from trimtab.network.process_meters import ProcessMeters
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
 from trimtab.protocol.effects import Close, Effect, Record
 from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
+    AgentStatus,
     BrokerStatus,
     Frame,
     Goodbye,
@@ -64,7 +66,7 @@ WRITE_PER_TURN_COUNT: Final = 512
 """Messages given to one connection per turn; the rest waits in its queue."""
 
 TICK_S: Final = 0.25
-"""How often timers (leases, retransmission) and rates are looked at."""
+"""How often rates, queues and memory are looked at."""
 
 RECORD_EVERY_S: Final = 1.0
 """How often a load record is written, where records are wanted."""
@@ -82,6 +84,8 @@ DRAIN_WITHIN_S: Final = 5.0
 BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
 """Waiting times between attempts to reach a neighbour, doubled each time, with a random part."""
+
+_NEVER_S: Final = float("inf")
 
 log = logging.getLogger("trimtab.broker")
 
@@ -101,9 +105,19 @@ class BrokerServer:
         self._neighbours = dict.fromkeys(plan.neighbours_of(name))
         self._dialled = plan.dialled_by(name)
         self._started_s = now_s()
-        config = plan.config_of(name, secrets.token_hex(8))
-        self.broker = Broker(msgspec.structs.replace(config, meters=_meter_config(self._entry)), now_s=self._started_s)
+        self._policy = plan.options.policy
+        self.broker = Broker(
+            plan.config_of(name, secrets.token_hex(8)),
+            agents_of(self._policy, name, "network", plan.padres),
+            self._started_s,
+        )
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
+        self._meters = ProcessMeters(self.broker, self._capacity)
+        self._in_turn: dict[str, None] = {}
+        """Peers that wait for a limited bandwidth, in the order in which they send."""
+        self._flush_is_due = False
+        self._wake_at_s = _NEVER_S
+        self._wake_timer: asyncio.TimerHandle | None = None
         self._connections: dict[str, Connection] = {}
         self._ungreeted: dict[Connection, None] = {}
         self._turn_is_due = False
@@ -115,7 +129,6 @@ class BrokerServer:
         self._link_changes: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._parent_pid = os.getppid() if stop_with_parent else None
-        self._output_delay = QueueDelay(RATE_OVER_TICKS_COUNT)
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
         self._recorded_s = 0.0
@@ -170,7 +183,7 @@ class BrokerServer:
             case Payload() | Ack() if connection.peer:
                 if self._is_draining and isinstance(frame, Payload):
                     frame = _without_publications(frame)
-                self.broker.handle(Received(connection.peer, frame), now_s())
+                self._carry_out(self.broker.handle(Received(connection.peer, frame), now_s()))
             case Hello() if not connection.peer:
                 self._greeted(connection, frame)
             case StatusRequest():
@@ -218,10 +231,11 @@ class BrokerServer:
             return
         answer = self.broker.greeting(name)
         effects = self.broker.handle(Connected(name, hello), now_s())
-        problem = next((effect.reason for effect in effects if isinstance(effect, Close)), None)
+        problem = next((effect.reason for effect in effects if isinstance(effect, Close) and effect.peer == name), None)
         if problem is not None:
             self._refuse(connection, problem)
             return
+        self._carry_out(effects)
         former = self._connections.pop(name, None)
         if former is not None:
             former.peer = ""
@@ -250,7 +264,7 @@ class BrokerServer:
             del self._connections[name]
             if name in self._neighbours and not self._is_draining:
                 log.info("%s: link to %s is down", self.broker.name, name)
-            self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name), now_s())
+            self._carry_out(self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name), now_s()))
             self._schedule()
 
     def _refuse(self, connection: Connection, reason: str) -> None:
@@ -279,6 +293,7 @@ class BrokerServer:
         self._turn_is_due = False
         delay_s = self._step()
         self._flush()
+        self._plan_wake()
         if self.broker.input_count:
             if delay_s > 0:
                 self._turn_is_due = True
@@ -291,7 +306,6 @@ class BrokerServer:
         broker, capacity = self.broker, self._capacity
         broker.client_queue_is_full = False
         time_s = now_s()
-        before_count = broker.counters.publications_in_count
         wait_s = 0.0
         if capacity is None:
             self._carry_out(broker.handle(_STEPS, time_s))
@@ -303,63 +317,81 @@ class BrokerServer:
                 if wait_s > 0:
                     break
             self._carry_out(broker.handle(_STEP, time_s))
-        self._meter_matching(broker.counters.publications_in_count - before_count, time_s)
+        self._meters.worked(time_s)
         return wait_s
 
-    def _meter_matching(self, count: int, started_s: float) -> None:
-        """Tell the meters what a turn has matched: with the configured processor's time, or else the real one's."""
-        if count == 0:
-            return
-        ended_s = now_s()
-        modelled_s = self._capacity.matching_s(len(self.broker.tables.subscriptions)) if self._capacity else 0.0
-        self.broker.meters.arrived(ended_s, count)
-        self.broker.meters.matched(count * modelled_s or ended_s - started_s, ended_s - started_s, ended_s, count)
-
-    def _meter_output(self, time_s: float) -> None:
-        """Tell the meters how long messages wait in output queues."""
-        counters = self.broker.counters
-        delay_s = self._output_delay.read(
-            time_s,
-            entered_count=counters.publications_out_count + counters.control_out_count,
-            queued_count=sum(peer.link.queued_count for peer in self.broker.peers.values()),
-        )
-        self.broker.meters.sent(delay_s)
-
     def _flush(self) -> None:
+        if self._capacity is not None:
+            self._flush_paced(self._capacity)
+            return
         time_s = now_s()
-        broker, capacity = self.broker, self._capacity
-        at_once_count = WRITE_PER_TURN_COUNT if capacity is None else 1
+        broker, meters = self.broker, self._meters
         for name in broker.sendable():
             connection = self._connections.get(name)
             if connection is None or not connection.writable:
                 continue
-            if capacity is not None and (wait_s := capacity.sending_wait_s(time_s)) > 0:
-                self._loop.call_later(wait_s, self._schedule)
-                return
             parts: list[bytes] = []
             count = 0
-            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s, at_once_count)):
+            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s, WRITE_PER_TURN_COUNT)):
                 parts.append(encode_frame(frame))
+                meters.sent(frame, len(parts[-1]))
                 count += len(frame.messages) if type(frame) is Payload else 1
-                if capacity is not None and not capacity.spend_bytes(len(parts[-1]), time_s):
-                    break
             if count >= WRITE_PER_TURN_COUNT:
                 self._schedule()
             if parts:
-                data = b"".join(parts)
-                self.broker.meters.queued_output(len(data), time_s)
-                connection.write(data)
+                connection.write(b"".join(parts))
+
+    def _flush_paced(self, capacity: Capacity) -> None:
+        """Send as the configured bandwidth allows: those with control first, then each peer a message in turn."""
+        time_s = now_s()
+        broker = self.broker
+        self._in_turn.update(dict.fromkeys(broker.sendable()))
+        links = {name: broker.peers[name].link for name in self._in_turn if name in broker.peers}
+        turn = deque(sorted(links, key=lambda name: links[name].queued_count == links[name].queued_data_count))
+        while turn and capacity.sending_wait_s(time_s) <= 0:
+            name = turn.popleft()
+            connection = self._connections.get(name)
+            if connection is None or not connection.writable:
+                continue
+            frame, has_more = broker.take_in_turn(name, time_s)
+            if frame is None:
+                continue
+            data = encode_frame(frame)
+            self._meters.sent(frame, len(data))
+            capacity.spend_bytes(len(data), time_s)
+            connection.write(data)
+            if has_more:
+                turn.append(name)
+        self._in_turn = dict.fromkeys(turn)
+        if turn and not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_later(capacity.sending_wait_s(time_s), self._flush_again)
+
+    def _flush_again(self) -> None:
+        self._flush_is_due = False
+        self._flush()
+
+    def _plan_wake(self) -> None:
+        """See to it that the broker is woken when it wants to be."""
+        wake_at_s = self.broker.wake_at_s()
+        if wake_at_s is not None and wake_at_s < self._wake_at_s:
+            self._wake_at_s = wake_at_s
+            if self._wake_timer is not None:
+                self._wake_timer.cancel()
+            self._wake_timer = self._loop.call_later(max(0.0, wake_at_s - now_s()), self._wake)
+
+    def _wake(self) -> None:
+        self._wake_at_s, self._wake_timer = _NEVER_S, None
+        self._carry_out(self.broker.handle(Wake(), now_s()))
+        self._schedule()
 
     async def _tick(self) -> None:
         while True:
             time_s = now_s()
             counters = self.broker.counters
             self._samples.append((time_s, counters.publications_in_count, counters.publications_out_count))
-            self._meter_output(time_s)
-            wake_at_s = self.broker.wake_at_s()
-            if wake_at_s is not None and wake_at_s <= time_s:
-                self._carry_out(self.broker.handle(Wake(), time_s))
-                self._schedule()
+            self._meters.look(time_s)
+            self._plan_wake()
             if time_s >= self._recorded_s + RECORD_EVERY_S:
                 self._record_load(time_s)
             if self._parent_pid is not None and os.getppid() != self._parent_pid:
@@ -441,7 +473,7 @@ class BrokerServer:
             self._forget(connection, leaves=True)
             connection.close(f"the link between {self.broker.name} and {neighbour} is removed", leaves=True)
         else:
-            self.broker.handle(LinkRemoved(neighbour), now_s())
+            self._carry_out(self.broker.handle(LinkRemoved(neighbour), now_s()))
             self._schedule()
         return ""
 
@@ -515,11 +547,26 @@ class BrokerServer:
                 for peer in broker.peers.values()
                 if peer.role != "agent"
             ),
+            policy=self._policy,
+            agents=tuple(
+                AgentStatus(
+                    name=agent,
+                    role=report.role,
+                    status=report.status,
+                    doing=report.doing,
+                    decision=report.decision,
+                    decided_ago_s=None if report.decided_s is None else time_s - report.decided_s,
+                )
+                for agent, report in broker.agent_reports().items()
+            ),
+            moved_in_count=broker.moved_in_count,
+            moved_out_count=broker.moved_out_count,
         )
 
     async def _drain(self) -> None:
         """Let everything that was taken over leave, as far as the peers are there and read."""
         self._is_draining = True
+        self.broker.retire_agents()
         ends_s = now_s() + DRAIN_WITHIN_S
         while now_s() < ends_s:
             links = [peer.link for peer in self.broker.peers.values() if peer.link.connected]
@@ -541,12 +588,6 @@ def _without_publications(frame: Payload) -> Payload | Ack:
     """What a broker that stops takes in: publications stay with their sender, who keeps them for the next broker."""
     messages = list(takewhile(lambda message: type(message) is not Publish, frame.messages))
     return Payload(frame.number, frame.ack, messages, frame.done) if messages else Ack(frame.ack, done=frame.done)
-
-
-def _meter_config(entry: BrokerEntry) -> MeterConfig:
-    if entry.bandwidth_mbps is None:
-        return MeterConfig()
-    return MeterConfig(bandwidth_bytes_per_s=entry.bandwidth_mbps * BYTES_PER_MEGABIT)
 
 
 def serve(

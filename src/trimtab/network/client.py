@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from trimtab.client.move_log import MoveLog
 from trimtab.client.session import ClientConfig, ClientSession
 from trimtab.language import Filter, LimitError, Publication, Value
 from trimtab.network.address import Address
@@ -23,6 +24,7 @@ from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, Not
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.records import MoveRecord
 
 CONNECT_WITHIN_S: Final = 5.0
 """The first connection and its greeting may take so long."""
@@ -35,6 +37,9 @@ LONG_TEXT_CHARS: Final = 1_000
 FEW_ATTRIBUTES_COUNT: Final = 64
 ROOM_FOR_THE_REST_BYTES: Final = 2_048
 """A few attributes without long texts always fit a frame; otherwise what surrounds the values needs so much."""
+
+MOVE_WITHIN_S: Final = 120.0
+"""A move ends behind all that the old broker still has to process and to send; an overloaded one takes its time."""
 
 Delivery: TypeAlias = Deliver
 """A publication that was delivered: publication, publisher, sequence, delay_s, hops, and whose subscriptions."""
@@ -192,6 +197,9 @@ class Client:
         """Deliveries that the application has not taken yet, of all subscriptions."""
         self._error: ClientError | None = None
         self._is_closing = False
+        self.on_move: Callable[[MoveRecord], None] | None = None
+        """Told of each move, once it is done, undone or refused."""
+        self._move_log = MoveLog(self._session)
         self.moves_count = 0
         """How often the client has gone on at another broker."""
         self.refused: list[Rejected] = []
@@ -207,6 +215,7 @@ class Client:
             name=name or f"client-{secrets.token_hex(6)}",
             session=secrets.token_hex(5),
             publish_window_count=publish_window_count,
+            move_within_s=MOVE_WITHIN_S,
             link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
         client = cls(where, config)
@@ -456,6 +465,11 @@ class Client:
             while (frame := self._session.take_frame(time_s, connection.peer)) is not None:
                 connection.send(frame)
 
+    def _log_move(self, effect: Open | Moved | NotMoved) -> None:
+        record = self._move_log.note(effect, now_s())
+        if record is not None and self.on_move is not None:
+            self.on_move(record)
+
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -481,14 +495,17 @@ class Client:
                 case Close(reason=reason):
                     self._fail(ClientError(reason))
                 case Open(broker=broker, address=address):
+                    self._log_move(effect)
                     self._open(broker, address)
                 case Shut(broker=broker):
                     self._shut(broker)
                 case Moved(broker=broker):
                     self.moves_count += 1
+                    self._log_move(effect)
                     self._schedule()
                     self._move_ended(broker)
                 case NotMoved(broker=broker, reason=reason):
+                    self._log_move(effect)
                     self._move_ended(broker, reason)
 
     def _request(self, id: str) -> asyncio.Future[None]:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+import msgspec
+
+from trimtab.balancing.padres.config import PadresConfig
 from trimtab.network.address import Address
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
 from trimtab.network.status import ask_status
@@ -192,6 +195,8 @@ def plan_text(plan: NetworkPlan) -> str:
         if key.endswith("covering"):
             value = "on" if value else "off"
         lines.append(f"{key} = {_toml(value)}")
+    if plan.padres != PadresConfig():
+        lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
     for entry in plan.brokers:
         lines += ["", "[[broker]]"]
         for key in entry.__struct_fields__:

@@ -10,7 +10,10 @@ from typing import Any, Final, NoReturn, cast, get_args
 
 import msgspec
 
+from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig, SlowPolicy
+from trimtab.broker.meters import MeterConfig
+from trimtab.broker.policies import POLICIES, Policy
 from trimtab.network.address import Address
 from trimtab.protocol.link import LinkConfig
 
@@ -31,8 +34,14 @@ _NETWORK_KEYS: Final = (
     "clients_max_count",
     "window_frames_count",
     "enforce_capacities",
+    "policy",
+    "meter_window_s",
 )
-_SECTIONS: Final = ("broker", "link", "network")
+_PADRES_KEYS: Final = PadresConfig.__struct_fields__
+_SECTIONS: Final = ("broker", "link", "network", "padres")
+
+BYTES_PER_MEGABIT: Final = 125_000
+BYTES_PER_MEGABYTE: Final = 1_000_000
 
 
 class NetworkFileError(ValueError):
@@ -72,6 +81,10 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     a link that carries 100,000 publications per second."""
     enforce_capacities: bool = False
     """Whether brokers keep to their configured CPU and bandwidth, so that unequal ones can be tried on one machine."""
+    policy: Policy = "none"
+    """Who moves subscribers: see `trimtab.broker.policies`."""
+    meter_window_s: float = MeterConfig().window_s
+    """Brokers measure rates as means over so long."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -80,6 +93,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     brokers: tuple[BrokerEntry, ...]
     links: tuple[LinkEntry, ...] = ()
     options: NetworkOptions = NetworkOptions()
+    padres: PadresConfig = PadresConfig()
+    """The settings of the policy "padres"."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""
@@ -114,7 +129,17 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             filters_per_client_max_count=options.filters_per_client_max_count,
             client_lease_s=options.client_lease_s,
             clients_max_count=options.clients_max_count,
+            meters=self._meters_of(self.broker(name)),
         )
+
+    def _meters_of(self, entry: BrokerEntry) -> MeterConfig:
+        window_s = self.options.meter_window_s
+        meters = MeterConfig(window_s, bucket_s=min(MeterConfig().bucket_s, window_s))
+        if entry.bandwidth_mbps is not None:
+            meters = msgspec.structs.replace(meters, bandwidth_bytes_per_s=entry.bandwidth_mbps * BYTES_PER_MEGABIT)
+        if entry.memory_mb is not None:
+            meters = msgspec.structs.replace(meters, memory_bytes=entry.memory_mb * BYTES_PER_MEGABYTE)
+        return meters
 
 
 def read_network_file(path: str | Path) -> NetworkPlan:
@@ -163,14 +188,15 @@ class _NetworkReader:
         for section in self._data:
             if section not in _SECTIONS:
                 self._refuse(
-                    self._line_of_top(section), f"unknown section {section}; expected [[broker]], [[link]] or [network]"
+                    self._line_of_top(section),
+                    f"unknown section {section}; expected [[broker]], [[link]], [network] or [padres]",
                 )
         options = self._options()
         brokers = self._brokers()
         links = self._links([entry.name for entry in brokers])
         if not brokers:
             self._refuse(1, "no broker; expected at least one [[broker]] with name and listen")
-        return NetworkPlan(brokers, links, options)
+        return NetworkPlan(brokers, links, options, self._padres())
 
     def _brokers(self) -> tuple[BrokerEntry, ...]:
         found: list[BrokerEntry] = []
@@ -247,13 +273,32 @@ class _NetworkReader:
                 if not isinstance(value, bool):
                     self._refuse(line, "enforce_capacities: expected true or false")
                 values[key] = value
-            elif key == "client_lease_s":
+            elif key == "policy":
+                if value not in POLICIES:
+                    self._refuse(line, f"policy: expected one of {', '.join(POLICIES)}")
+                values[key] = value
+            elif key in ("client_lease_s", "meter_window_s"):
                 values[key] = self._positive("network", 0, table, key)
             else:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                     self._refuse(line, f"{key}: expected a whole number of at least 1")
                 values[key] = value
         return NetworkOptions(**values)
+
+    def _padres(self) -> PadresConfig:
+        """The settings of [padres], each of them right in itself and all of them together."""
+        table = self._data.get("padres", {})
+        if not isinstance(table, dict):
+            self._refuse(self._line_of_top("padres"), "expected a section [padres]")
+        self._check_keys("padres", 0, table, _PADRES_KEYS)
+        for key, value in table.items():
+            self._positive("padres", 0, table, key)
+            if key.endswith("_count") and not isinstance(value, int):
+                self._refuse(self._line("padres", 0, key), f"{key}: expected a whole number of at least 1")
+        try:
+            return PadresConfig(**table)
+        except ValueError as error:
+            self._refuse(self._line("padres", 0, _at_fault(table)), str(error))
 
     def _tables(self, section: str) -> list[dict[str, Any]]:
         tables = self._data.get(section, [])
@@ -309,6 +354,21 @@ class _NetworkReader:
 
     def _refuse(self, line: int, reason: str) -> NoReturn:
         raise NetworkFileError(f"{self._file_name}:{line}: {reason}") from None
+
+
+def _at_fault(settings: dict[str, Any]) -> str:
+    """The last setting without which the others go together, for an error that concerns several; else none.
+
+    >>> _at_fault({"smoothing_alpha": 0.5, "lower_overload_ratio": 0.99})
+    'lower_overload_ratio'
+    """
+    for key in reversed(settings):
+        try:
+            PadresConfig(**{name: value for name, value in settings.items() if name != key})
+        except ValueError:
+            continue
+        return key
+    return ""
 
 
 def _way(links: Sequence[tuple[str, str]], start: str, goal: str) -> list[str]:

@@ -81,6 +81,19 @@ class PeerStatus(msgspec.Struct, frozen=True):
     subscriptions_count: int
 
 
+class AgentStatus(msgspec.Struct, frozen=True):
+    """What an agent inside a broker does and why, in words."""
+
+    name: str
+    role: str
+    status: str
+    doing: str
+    """What is done at present, or why nothing is."""
+    decision: str
+    """What was decided last."""
+    decided_ago_s: float | None
+
+
 class BrokerStatus(msgspec.Struct, frozen=True):
     """What a broker process tells about itself; rates are those of the last few seconds."""
 
@@ -104,6 +117,12 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """The load indices of section 3.3.1 of the thesis, by the names that `trimtab.load` gives them."""
     links_missing: tuple[str, ...]
     peers: tuple[PeerStatus, ...]
+    policy: str = "none"
+    """Who moves subscribers."""
+    agents: tuple[AgentStatus, ...] = ()
+    moved_in_count: int = 0
+    moved_out_count: int = 0
+    """Clients that came from another broker, and that went to one."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):

@@ -235,6 +235,15 @@ class DeliveryChecker:
             if id not in self.advertisements_in_force:
                 self._violate("never in force", id)
 
+    @property
+    def undelivered_count(self) -> int:
+        """Deliveries that must still happen."""
+        return sum(len(ids) for ids in self._due.values())
+
+    def due_count_of(self, publisher: str, sequence: int) -> int:
+        """Subscriptions that still wait for a publication."""
+        return len(self._due.get((publisher, sequence), ()))
+
     def _undelivered(self) -> Iterator[tuple[str, int, Subscription]]:
         for (publisher, sequence), ids in self._due.items():
             for id in ids:

@@ -337,3 +337,11 @@ def test_detection_during_a_session_does_not_change_the_status() -> None:
     mediator = giving(Phase.PLANNING)
     assert mediator.handle(Detected(Status.NOT_AVAILABLE), 2.0) == []
     assert mediator.status == Status.BUSY
+
+
+def test_a_broker_that_looks_at_its_load_during_a_session_without_moves_is_ready_again_after_it() -> None:
+    mediator = giving(Phase.MOVING)
+    assert mediator.handle(Detected(Status.BUSY), 2.5) == []
+    mediator.handle(ClientStayed("alice", FIRST), 3.0)
+    assert StatusChanged(Status.OK) in mediator.handle(ClientStayed("bob", FIRST), 3.5)
+    assert mediator.status == Status.OK

@@ -17,7 +17,7 @@ from trimtab.balancing.padres.head import HeadPart
 from trimtab.balancing.padres.messages import LB_CONTROL
 from trimtab.balancing.padres.snapshot import GLOBAL_PIE, LOCAL_PIE
 from trimtab.language import Filter, Value
-from trimtab.load.agents import Action, AgentEvent, Announce, Host, NeighboursChanged
+from trimtab.load.agents import Action, AgentEvent, AgentReport, Announce, Host, NeighboursChanged, Reporting
 
 _ANNOUNCED: Final = (
     Filter.parse(f"[class,eq,'{LOCAL_PIE}'],[clusterID,isPresent,'']"),
@@ -123,6 +123,15 @@ class PadresAgent:
     def wake_at_s(self) -> float | None:
         """When something is to be done next."""
         return None if self.part is None else self.part.wake_at_s()
+
+    def report(self) -> AgentReport:
+        """What is done at present, and what was decided last."""
+        if self.part is None:
+            return AgentReport(role="none", status="", doing=f"waiting for {_BROKERS_MIN_COUNT} brokers to be known")
+        if isinstance(self.part, Reporting):
+            return self.part.report()
+        role = "cluster-head" if self._role is not None and self._role[0] else "edge-broker"
+        return AgentReport(role=role, status="", doing=f"balances by {self.name}")
 
     def _take_role(self, host: Host, now_s: float) -> list[Action]:
         neighbours = host.neighbours()

@@ -15,6 +15,7 @@ from random import Random
 
 import msgspec
 
+from trimtab.balancing.padres.account import Account
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import NoAction, Status
 from trimtab.balancing.padres.detection import Detection, History, Trigger, detect_local, with_reading
@@ -71,6 +72,7 @@ from trimtab.language import Filter, Value
 from trimtab.load.agents import (
     Action,
     AgentEvent,
+    AgentReport,
     ClientCame,
     ClientLeft,
     ClientStayed,
@@ -109,7 +111,10 @@ class EdgePart:
         self._config = config
         self._rng = rng
         self._book = SessionBook(host.name)
+        self.account = Account()
         self._exchanges: dict[str, None] = {}
+        self._leaving: dict[str, None] = {}
+        """Clients that were asked to move and are still here, because what they have to get first takes its time."""
         self._told: BrokerLoad | None = None
         self._told_s = now_s
         self._history = History()
@@ -145,11 +150,24 @@ class EdgePart:
             case Woken():
                 return self._woken(now_s)
             case ClientCame(client=client, cause=cause) | ClientLeft(client=client, cause=cause):
+                self._leaving.pop(client, None)
                 return self._mediate(ClientMoved(client, cause), now_s)
             case ClientStayed(client=client, cause=cause):
+                self._leaving.pop(client, None)
                 return self._mediate(MediatedClientStayed(client, cause), now_s)
             case _:
                 return []
+
+    def report(self) -> AgentReport:
+        """What is done at present, and what was decided last."""
+        account = self.account
+        return AgentReport(
+            role=f"edge-broker of {self.cluster}",
+            status=self.mediator.status.value,
+            doing=account.doing(self.mediator),
+            decision=account.decision,
+            decided_s=account.decided_s,
+        )
 
     # ---- load information ----
 
@@ -228,6 +246,7 @@ class EdgePart:
         self._history = with_reading(self._history, ours, now_s, self._config)
         detection = detect_local(ours, self.known, self._history, now_s, self._config)
         self._balanced = detection.balanced_with
+        self.account.detected(detection, now_s)
         if detection.status == Status.OK and self.mediator.status == Status.STABILIZING:
             self._history = History(self._history.readings)
         actions = self._observe(ours, detection, now_s)
@@ -269,6 +288,7 @@ class EdgePart:
                     self._sampling = None
                     self.observes = False
                 case MediatedMove(client=client, to_broker=to_broker, session=session):
+                    self._leaving[client] = None
                     actions.append(MoveClient(client, to_broker, session))
                 case StatusChanged():
                     actions += self._tell_load(now_s, always=True)
@@ -282,6 +302,7 @@ class EdgePart:
                 case SessionEnded():
                     if each.moved and not each.gave:
                         actions += [Note(record) for record in self._book.interrupted()]
+                    self.account.ended(each, now_s)
                     if each.moved:
                         self._history = History(session_ended_s=now_s)
                         self._smoothed = None
@@ -324,7 +345,8 @@ class EdgePart:
         self.observes = False
         load = self._host.load(now_s)
         request = sampling.request
-        clients = {client: tuple(self._host.filters_of(client)) for client in self._host.clients()}
+        staying = [client for client in self._host.clients() if client not in self._leaving]
+        clients = {client: tuple(self._host.filters_of(client)) for client in staying}
         sample = sampling.sampler.sample(clients, now_s, load.input_rate_per_s)
         plan: OffloadPlan | NoAction = plan_offload(
             request.action,

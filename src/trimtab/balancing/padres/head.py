@@ -16,6 +16,7 @@ from random import Random
 
 import msgspec
 
+from trimtab.balancing.padres.account import Account, counted
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Status
 from trimtab.balancing.padres.detection_global import GlobalTrigger, cluster_load, detect_global
@@ -56,6 +57,7 @@ from trimtab.language import Filter, Value
 from trimtab.load.agents import (
     Action,
     AgentEvent,
+    AgentReport,
     ClientSubscribed,
     Heard,
     Host,
@@ -77,6 +79,7 @@ class HeadPart:
         self.mediator = GlobalMediator(host.name, host.name, config)
         self.known: dict[str, KnownBroker] = {}
         self.known_clusters: dict[str, KnownCluster] = {}
+        self.account = Account()
         self.observes = False
         self._host = host
         self._config = config
@@ -124,7 +127,7 @@ class HeadPart:
             case Woken():
                 return self._woken(now_s)
             case ClientSubscribed(client=client):
-                return self._send_to_edge([client])
+                return self._send_to_edge([client], now_s)
             case NeighboursChanged():
                 return self._follow_neighbours()
             case _:
@@ -145,7 +148,7 @@ class HeadPart:
             if entry.load.cluster == self.cluster and name != self._host.name
         ]
 
-    def _send_to_edge(self, clients: Sequence[str]) -> list[Action]:
+    def _send_to_edge(self, clients: Sequence[str], now_s: float) -> list[Action]:
         edges = self._edges()
         available = [load.broker for load in edges if load.status != Status.NOT_AVAILABLE]
         actions: list[Action] = []
@@ -153,7 +156,24 @@ class HeadPart:
             self._redirects_count += 1
             target = self._rng.choice(available or [load.broker for load in edges])
             actions.append(MoveClient(client, target, f"{self._host.name}/redirect/{self._redirects_count}"))
+        if actions:
+            sent = counted(self._redirects_count, "subscriber")
+            self.account.decide(f"sent {sent} on to edge-brokers so far, the last one to {target}", now_s)
         return actions
+
+    def report(self) -> AgentReport:
+        """What is done at present, and what was decided last."""
+        ours = self._cluster_load()
+        partner = self.mediator.partner_cluster
+        return AgentReport(
+            role="cluster-head",
+            status=ours.status.value if ours is not None else Status.OK.value,
+            doing=f"balancing with the cluster of {partner}"
+            if self.mediator.phase == GlobalPhase.BALANCING
+            else f"looking after {counted(len(self._edges()), 'edge-broker')}",
+            decision=self.account.decision,
+            decided_s=self.account.decided_s,
+        )
 
     # ---- load information ----
 
@@ -220,7 +240,7 @@ class HeadPart:
         actions = self._mediate(Wake(), now_s)
         if now_s >= self._next_detection_s:
             actions += self._detect(now_s)
-            actions += self._send_to_edge(self._host.clients())
+            actions += self._send_to_edge(self._host.clients(), now_s)
         if now_s >= self._next_pie_s:
             self._next_pie_s = now_s + self._config.global_pie_period_s
             actions += self._tell_load(now_s)

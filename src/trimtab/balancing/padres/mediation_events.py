@@ -21,7 +21,7 @@ class Triggered(msgspec.Struct, frozen=True):
 
 
 class Detected(msgspec.Struct, frozen=True):
-    """Detection found this status: OK, N/A or STABILIZING."""
+    """Detection found this status: OK, N/A or STABILIZING, or BUSY because a session is under way."""
 
     status: Status
 
