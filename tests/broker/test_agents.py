@@ -243,11 +243,11 @@ def test_a_move_whose_marker_is_lost_on_the_way_is_undone_by_the_old_broker() ->
         chain.brokers[first].handle(Disconnected(second), 0.5)
     chain.do("B1", MoveClient("s", "B3", "session-1"))
     assert session.broker == "B1"
-    chain.obey("s", session.handle(Wake(), 31.0))
-    chain.rest(31.0)
+    chain.obey("s", session.handle(Wake(), 601.0))
+    chain.rest(601.0)
     assert NotMoved("B3", "the move to B3 took too long") in chain.effects["s"]
     chain.connect("B1", "B2")
-    chain.clients["p"].publish({"class": "STOCK"}, 32.0)
-    chain.rest(32.0)
+    chain.clients["p"].publish({"class": "STOCK"}, 602.0)
+    chain.rest(602.0)
     assert session.broker == "B1"
     assert [effect.sequence for effect in chain.effects["s"] if isinstance(effect, Deliver)] == [1]

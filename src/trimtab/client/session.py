@@ -40,7 +40,8 @@ from trimtab.protocol.messages import (
     is_control,
 )
 
-MOVE_WITHIN_S: Final = 30.0
+REACH_WITHIN_S: Final = 30.0
+MOVE_WITHIN_S: Final = 600.0
 
 
 class ClientConfig(msgspec.Struct, frozen=True):
@@ -53,8 +54,12 @@ class ClientConfig(msgspec.Struct, frozen=True):
     publish_window_count: int = 1_000
     """Publications that may wait for the broker's acceptance; a full window holds the application back."""
 
+    reach_within_s: float = REACH_WITHIN_S
+    """A move to a broker that cannot be reached for so long is undone."""
+
     move_within_s: float = MOVE_WITHIN_S
-    """A move that has not ended by then is undone if it still can be; well above the backlog of a busy broker."""
+    """A move that has not ended by then is undone if it still can be; well above the backlog of an overloaded broker,
+    which is delivered before the move ends."""
 
     link: LinkConfig = LinkConfig()
 
@@ -63,7 +68,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
             raise ValueError("a client needs a name")
         if self.publish_window_count < 1:
             raise ValueError("the publish window holds at least one publication")
-        if self.move_within_s <= 0:
+        if min(self.reach_within_s, self.move_within_s) <= 0:
             raise ValueError("a move takes time")
 
 
@@ -74,12 +79,13 @@ class WindowFull(Exception):
 class _Move:
     """A move under way: the link to the new broker, and what came over it before the old broker's end."""
 
-    def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], undo_at_s: float) -> None:
+    def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], now_s: float) -> None:
         self.id = id
         self.broker = target.broker
         self.cause = target.cause or id
         self.asked_by_broker = bool(target.cause)
-        self.undo_at_s: float | None = undo_at_s
+        self.began_s = now_s
+        self.asked_to_stay = False
         self.broker_session = ""
         self.link = link
         self.wire_ids = wire_ids
@@ -268,7 +274,7 @@ class ClientSession:
         """When the session wants its next `Wake`."""
         times = [self.link.wake_at_s()]
         if self._move is not None:
-            times += (self._move.link.wake_at_s(), self._move.undo_at_s)
+            times += (self._move.link.wake_at_s(), self._undo_at_s(self._move))
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, now_s: float) -> list[Effect]:
@@ -277,13 +283,20 @@ class ClientSession:
         if move is None:
             return []
         move.link.wake(now_s)
-        if move.undo_at_s is None or now_s < move.undo_at_s:
+        undo_at_s = self._undo_at_s(move)
+        if undo_at_s is None or now_s < undo_at_s:
             return []
         if not move.broker_session:
             return self._undo_move(move, f"{move.broker} cannot be reached", now_s)
-        move.undo_at_s = None
+        move.asked_to_stay = True
         self.link.enqueue(Stay(move=move.id, cause=move.cause), now_s)  # the old broker knows whether it is too late
         return []
+
+    def _undo_at_s(self, move: _Move) -> float | None:
+        if move.asked_to_stay:
+            return None
+        limit_s = self.config.move_within_s if move.broker_session else self.config.reach_within_s
+        return move.began_s + limit_s
 
     def _link_to(self, broker: str) -> Link | None:
         if broker == self.broker:
@@ -311,8 +324,7 @@ class ClientSession:
         wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
         self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
         move_id = f"{self.name}/m{self._moves_count}"
-        undo_at_s = now_s + self.config.move_within_s
-        self._move = _Move(move_id, target, Link(self.config.link), wire_ids, undo_at_s)
+        self._move = _Move(move_id, target, Link(self.config.link), wire_ids, now_s)
         return [Open(target.broker, target.address, target.cause)]
 
     def _connected_to_new(self, move: _Move, hello: Hello, now_s: float) -> None:

@@ -38,9 +38,6 @@ FEW_ATTRIBUTES_COUNT: Final = 64
 ROOM_FOR_THE_REST_BYTES: Final = 2_048
 """A few attributes without long texts always fit a frame; otherwise what surrounds the values needs so much."""
 
-MOVE_WITHIN_S: Final = 120.0
-"""A move ends behind all that the old broker still has to process and to send; an overloaded one takes its time."""
-
 Delivery: TypeAlias = Deliver
 """A publication that was delivered: publication, publisher, sequence, delay_s, hops, and whose subscriptions."""
 
@@ -215,7 +212,6 @@ class Client:
             name=name or f"client-{secrets.token_hex(6)}",
             session=secrets.token_hex(5),
             publish_window_count=publish_window_count,
-            move_within_s=MOVE_WITHIN_S,
             link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
         client = cls(where, config)
@@ -422,7 +418,8 @@ class Client:
     def _open(self, broker: str, address: str) -> None:
         self._next_line = Line(self, Address.parse(address), broker)
         self._next_line.keep()
-        self._loop.call_later(self._session.config.move_within_s, self._wake)
+        for limit_s in (self._session.config.reach_within_s, self._session.config.move_within_s):
+            self._loop.call_later(limit_s, self._wake)
 
     def _shut(self, broker: str) -> None:
         """One of two lines is no longer needed: the old one after a move, the new one if there was none."""

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
-from trimtab.client.session import MOVE_WITHIN_S, ClientConfig, ClientSession
+from trimtab.client.session import MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig, ClientSession
 from trimtab.language import Filter, Publication, Value
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
@@ -189,7 +189,13 @@ class World:
         """Start a client and connect it."""
         if name in self.brokers or name in self.clients:
             raise ValueError(f"the name {name} is in use")
-        session = ClientSession(ClientConfig(name, move_within_s=self._move_within_s, link=self._link_config))
+        config = ClientConfig(
+            name,
+            reach_within_s=min(REACH_WITHIN_S, self._move_within_s),
+            move_within_s=self._move_within_s,
+            link=self._link_config,
+        )
+        session = ClientSession(config)
         self.clients[name] = ClientHost(session, self._around, latency_s)
         self.clients[name].open(broker)
         return session
