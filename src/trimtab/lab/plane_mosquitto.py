@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Literal, cast
 
 from trimtab.lab.plane_nats import delays_of
@@ -23,16 +20,12 @@ from trimtab.lab.plane_systems import (
     ANSWER_WITHIN_S,
     LoadPublisher,
     LoadSubscriber,
+    OtherServer,
     Outstanding,
     PlaneLoad,
     connect,
-    find_program,
-    start_server,
-    stop_server,
 )
-from trimtab.network.address import Address
 from trimtab.network.clock import now_s
-from trimtab.network.local_network import free_ports
 
 PROGRAM: Final = "mosquitto"
 INSTALL: Final = "apt-get install mosquitto"
@@ -55,40 +48,13 @@ log_type none
 """Without limits of messages in flight or in queues, so that none is dropped, and without files."""
 
 
-class MosquittoSystem:
+class MosquittoSystem(OtherServer):
     """A Mosquitto server of this machine."""
 
     def __init__(self, subscriber_qos: Literal[0, 1] = 1) -> None:
+        super().__init__(PROGRAM, lambda address: _CONFIG.format(port=address.port, host=address.host))
         self.name = "mosquitto" if subscriber_qos else "mosquitto-qos0"
         self._subscriber_qos = subscriber_qos
-        self._address = Address("127.0.0.1", free_ports(1)[0])
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    @property
-    def pid(self) -> int:
-        """The server's process."""
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start the server and wait until it listens."""
-        self._folder = tempfile.TemporaryDirectory(prefix="trimtab-mosquitto-")
-        config = Path(self._folder.name, "mosquitto.conf")
-        config.write_text(_CONFIG.format(port=self._address.port, host=self._address.host), encoding="utf-8")
-        self._process = start_server([find_program(PROGRAM) or PROGRAM, "-c", str(config)], self._address)
-
-    def stop(self) -> None:
-        """End the server."""
-        if self._process is not None:
-            stop_server(self._process)
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def deliveries_count(self, load: PlaneLoad) -> int:
-        """One delivery per connection."""
-        return len(load.publications) * load.connections_count
 
     async def open(self, load: PlaneLoad) -> tuple[LoadPublisher, Sequence[LoadSubscriber]]:
         """Connect a publisher and the subscribers, whose subscriptions are then in force."""

@@ -12,26 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, cast
 
 from trimtab.lab.plane_systems import (
     ANSWER_WITHIN_S,
     LoadPublisher,
     LoadSubscriber,
+    OtherServer,
     Outstanding,
     PlaneLoad,
     connect,
-    find_program,
-    start_server,
-    stop_server,
 )
-from trimtab.network.address import Address
 from trimtab.network.clock import now_s
-from trimtab.network.local_network import free_ports
 
 PROGRAM: Final = "nats-server"
 INSTALL: Final = "apt-get install nats-server"
@@ -44,42 +37,15 @@ _PENDING_MAX_MB: Final = 512
 """What may wait for a slow subscriber: more than a run can fill, so that nobody is disconnected."""
 
 
-class NatsSystem:
+class NatsSystem(OtherServer):
     """A NATS server of this machine."""
 
     name = "nats"
 
     def __init__(self) -> None:
-        self._address = Address("127.0.0.1", free_ports(1)[0])
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    @property
-    def pid(self) -> int:
-        """The server's process."""
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start the server and wait until it listens."""
-        self._folder = tempfile.TemporaryDirectory(prefix="trimtab-nats-")
-        config = Path(self._folder.name, "nats.conf")
-        config.write_text(
-            f"listen: {self._address}\nmax_pending: {_PENDING_MAX_MB}MB\nwrite_deadline: 60s\n", encoding="utf-8"
+        super().__init__(
+            PROGRAM, lambda address: f"listen: {address}\nmax_pending: {_PENDING_MAX_MB}MB\nwrite_deadline: 60s\n"
         )
-        self._process = start_server([find_program(PROGRAM) or PROGRAM, "-c", str(config)], self._address)
-
-    def stop(self) -> None:
-        """End the server."""
-        if self._process is not None:
-            stop_server(self._process)
-            self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def deliveries_count(self, load: PlaneLoad) -> int:
-        """One delivery per connection."""
-        return len(load.publications) * load.connections_count
 
     async def open(self, load: PlaneLoad) -> tuple[LoadPublisher, Sequence[LoadSubscriber]]:
         """Connect a publisher and the subscribers, whose subscriptions are then in force."""

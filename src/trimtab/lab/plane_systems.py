@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
@@ -21,6 +22,7 @@ import msgspec
 from trimtab.lab.matching_memory import MeasurementError
 from trimtab.language import Filter, Publication
 from trimtab.network.address import Address
+from trimtab.network.local_network import free_ports
 
 ANSWER_WITHIN_S: Final = 30.0
 """A step of a measurement that takes longer than this has gone wrong."""
@@ -143,6 +145,42 @@ def stop_server(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+class OtherServer:
+    """Another system's server of this machine, started with a configuration file; one delivery per connection."""
+
+    def __init__(self, program: str, configuration: Callable[[Address], str]) -> None:
+        self._program = program
+        self._configuration = configuration
+        self._address = Address("127.0.0.1", free_ports(1)[0])
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the server and wait until it listens."""
+        self._folder = tempfile.TemporaryDirectory(prefix=f"trimtab-{self._program}-")
+        config = Path(self._folder.name, f"{self._program}.conf")
+        config.write_text(self._configuration(self._address), encoding="utf-8")
+        self._process = start_server([find_program(self._program) or self._program, "-c", str(config)], self._address)
+
+    def stop(self) -> None:
+        """End the server."""
+        if self._process is not None:
+            stop_server(self._process)
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def deliveries_count(self, load: PlaneLoad) -> int:
+        """One delivery per connection."""
+        return len(load.publications) * load.connections_count
 
 
 def cpu_s(pid: int) -> float:

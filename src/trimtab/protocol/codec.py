@@ -47,13 +47,15 @@ class ProtocolError(ValueError):
     """Bytes that are not a frame of this protocol; the message says what is wrong with them."""
 
 
-def _encode_other(value: Any) -> Any:
+def encode_filter(value: Any) -> Any:
+    """What msgspec is to write for a filter, the only value of ours that it does not know."""
     if isinstance(value, Filter):
         return value.to_data()
     raise NotImplementedError(f"{type(value).__name__} does not travel")
 
 
-def _decode_other(wanted: type, value: Any) -> Any:
+def decode_filter(wanted: type, value: Any) -> Any:
+    """The filter that msgspec has read the data of."""
     if wanted is Filter:
         return Filter.from_data(value)
     raise NotImplementedError(f"{wanted.__name__} does not travel")
@@ -62,9 +64,9 @@ def _decode_other(wanted: type, value: Any) -> Any:
 _Batch = tuple[int, int, int, Annotated[list[msgspec.Raw], msgspec.Meta(max_length=BATCH_MAX_COUNT)]]
 _Unchecked = tuple[str, str, int, dict[str, str | int | float | bool], float, str, int]
 
-_encode: Final = msgspec.msgpack.Encoder(enc_hook=_encode_other).encode
-_map_frames: Final[msgspec.msgpack.Decoder[MapFrame]] = msgspec.msgpack.Decoder(MapFrame, dec_hook=_decode_other)
-_map_messages: Final[msgspec.msgpack.Decoder[MapMessage]] = msgspec.msgpack.Decoder(MapMessage, dec_hook=_decode_other)
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=encode_filter).encode
+_map_frames: Final[msgspec.msgpack.Decoder[MapFrame]] = msgspec.msgpack.Decoder(MapFrame, dec_hook=decode_filter)
+_map_messages: Final[msgspec.msgpack.Decoder[MapMessage]] = msgspec.msgpack.Decoder(MapMessage, dec_hook=decode_filter)
 _decode_batch: Final = msgspec.msgpack.Decoder(_Batch).decode
 _decode_publication: Final = msgspec.msgpack.Decoder(Publish).decode
 _decode_unchecked: Final = msgspec.msgpack.Decoder(_Unchecked).decode

@@ -10,13 +10,14 @@ their own, so that people and filters can see them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from trimtab.balancing.padres.decisions import Action, Status
 from trimtab.language import Filter, LanguageError, Value
 from trimtab.load.estimation import BrokerResources
+from trimtab.protocol.codec import decode_filter, encode_filter
 
 LB_CONTROL: Final = "LB_CONTROL"
 
@@ -165,20 +166,8 @@ AnyControl: TypeAlias = (
 """Every control message, for decoding."""
 
 
-def _encode_other(value: Any) -> Any:
-    if isinstance(value, Filter):
-        return value.to_data()
-    raise NotImplementedError(f"{type(value).__name__} does not travel")
-
-
-def _decode_other(wanted: type, value: Any) -> Any:
-    if wanted is Filter:
-        return Filter.from_data(value)
-    raise NotImplementedError(f"{wanted.__name__} does not travel")
-
-
-_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_other)
-_decoder: Final[msgspec.json.Decoder[AnyControl]] = msgspec.json.Decoder(AnyControl, dec_hook=_decode_other)
+_encoder: Final = msgspec.json.Encoder(enc_hook=encode_filter)
+_decoder: Final[msgspec.json.Decoder[AnyControl]] = msgspec.json.Decoder(AnyControl, dec_hook=decode_filter)
 
 
 def offer_that_fits(offer: Offer, max_chars: int = OFFER_FILTERS_MAX_CHARS) -> Offer:

@@ -118,6 +118,24 @@ def overload_measure(action: Action, broker: BrokerResources) -> float:
     return max(broker.input_utilization_ratio, broker.cpu_utilization_ratio, broker.memory_utilization_ratio)
 
 
+class Aim:
+    """What levelling a ratio aims at: the two brokers meet, and one that was overloaded is so no more."""
+
+    def __init__(self, action: Action, ours: BrokerResources, config: PadresConfig) -> None:
+        self._action = action
+        self._config = config
+        self._overloaded = overload_measure(action, ours) > config.higher_overload_ratio
+
+    def still_overloaded(self, ours: BrokerResources) -> bool:
+        """Whether we were overloaded and would not be relieved yet."""
+        return self._overloaded and overload_measure(self._action, ours) >= self._config.lower_overload_ratio
+
+    def reached(self, ours: BrokerResources, theirs: BrokerResources) -> bool:
+        """Whether nothing more needs to move."""
+        difference = index_difference(self._action, ours, theirs, self._config)
+        return difference < self._config.balance_difference and not self.still_overloaded(ours)
+
+
 class Workspace:
     """The state of one planning: what is still here, what is chosen, and both brokers as they would be."""
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action, NoAction, Reason
-from trimtab.balancing.padres.offload import OffloadPlan, Workspace, choose, index_difference, overload_measure
+from trimtab.balancing.padres.offload import Aim, OffloadPlan, Workspace, choose
 from trimtab.balancing.padres.offload_match import relieve_by_matching
 from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
@@ -35,25 +35,18 @@ def plan_input_offload(
     if sample.sample_count == 0:
         return NoAction(Reason.NO_SAMPLE)
     work = Workspace(ours, theirs, sample, their_filters, config)
-    overloaded = overload_measure(Action.INPUT, ours) > config.higher_overload_ratio
-
-    def still_overloaded(ours_then: BrokerResources) -> bool:
-        return overloaded and overload_measure(Action.INPUT, ours_then) >= config.lower_overload_ratio
-
-    def enough(ours_then: BrokerResources, theirs_then: BrokerResources) -> bool:
-        difference = index_difference(Action.INPUT, ours_then, theirs_then, config)
-        return difference < config.balance_difference and not still_overloaded(ours_then)
+    aim = Aim(Action.INPUT, ours, config)
 
     while True:
-        if enough(work.ours, work.theirs):
+        if aim.reached(work.ours, work.theirs):
             return work.plan(Action.INPUT, "the input ratios meet")
         if work.room_count <= 0:
             return work.plan(Action.INPUT, "as many clients as one session moves")
-        cards = work.cards([number for number in work.open if work.is_top(number)], Action.INPUT, enough)
+        cards = work.cards([number for number in work.open if work.is_top(number)], Action.INPUT, aim.reached)
         number = choose(
             cards,
             work.difference(Action.INPUT),
-            overloaded=still_overloaded(work.ours),
+            overloaded=aim.still_overloaded(work.ours),
             prefer=lambda card: card.reduced_rate_per_s,
         )
         for each, card in cards.items():
@@ -68,6 +61,6 @@ def plan_input_offload(
         if number is None:
             break
         work.take(number, cards[number], "input")
-    if still_overloaded(work.ours):
+    if aim.still_overloaded(work.ours):
         return work.plan(Action.INPUT, relieve_by_matching(work))
     return work.plan(Action.INPUT, "no candidate brings the input ratios closer together")

@@ -23,12 +23,11 @@ from collections.abc import Callable, Sequence
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action, NoAction, Reason
 from trimtab.balancing.padres.offload import (
+    Aim,
     OffloadPlan,
     ReportCard,
     Workspace,
     choose,
-    index_difference,
-    overload_measure,
 )
 from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
@@ -57,14 +56,7 @@ def plan_output_offload(
     if sample.sample_count == 0:
         return NoAction(Reason.NO_SAMPLE)
     work = Workspace(ours, theirs, sample, their_filters, config)
-    overloaded = overload_measure(Action.OUTPUT, ours) > config.higher_overload_ratio
-
-    def still_overloaded(ours_then: BrokerResources) -> bool:
-        return overloaded and overload_measure(Action.OUTPUT, ours_then) >= config.lower_overload_ratio
-
-    def enough(ours_then: BrokerResources, theirs_then: BrokerResources) -> bool:
-        difference = index_difference(Action.OUTPUT, ours_then, theirs_then, config)
-        return difference < config.balance_difference and not still_overloaded(ours_then)
+    aim = Aim(Action.OUTPUT, ours, config)
 
     def raises_their_input(_ours_then: BrokerResources, theirs_then: BrokerResources) -> bool:
         return guarded(theirs_then.input_utilization_ratio - work.ours.input_utilization_ratio)
@@ -73,22 +65,22 @@ def plan_output_offload(
         return guarded(theirs_then.input_utilization_ratio - ours_then.input_utilization_ratio)
 
     def guarded(their_excess: float) -> bool:
-        return their_excess > config.local_ratio_threshold and not still_overloaded(work.ours)
+        return their_excess > config.local_ratio_threshold and not aim.still_overloaded(work.ours)
 
     def chosen_of(cards: dict[int, ReportCard], prefer: Callable[[ReportCard], float]) -> int | None:
-        return choose(cards, work.difference(Action.OUTPUT), overloaded=still_overloaded(work.ours), prefer=prefer)
+        return choose(cards, work.difference(Action.OUTPUT), overloaded=aim.still_overloaded(work.ours), prefer=prefer)
 
     while True:
-        if enough(work.ours, work.theirs):
+        if aim.reached(work.ours, work.theirs):
             return work.plan(Action.OUTPUT, "the output ratios meet")
         if work.room_count <= 0:
             return work.plan(Action.OUTPUT, "as many clients as one session moves")
-        cards = work.cards([n for n in work.open if work.is_covered(n)], Action.OUTPUT, enough, raises_their_input)
+        cards = work.cards([n for n in work.open if work.is_covered(n)], Action.OUTPUT, aim.reached, raises_their_input)
         number, step = _first_of_types(work, cards, chosen_of)
         if number is None:
             _leave_all(work, cards, "covered, but would not bring the output ratios closer together")
             cards = work.cards(
-                [n for n in work.open if not work.is_covered(n)], Action.OUTPUT, enough, swings_the_input
+                [n for n in work.open if not work.is_covered(n)], Action.OUTPUT, aim.reached, swings_the_input
             )
             number, step = chosen_of(cards, _gamma_of_card), "output, phase II"
         if number is None:
