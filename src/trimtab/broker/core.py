@@ -181,7 +181,8 @@ class Broker:
                 self._remove_peer(peer, now_s)
                 return []
             case Wake():
-                return self._wake(now_s)
+                self._wake(now_s)
+                return []
             case MoveTo():
                 return []  # for clients
 
@@ -841,8 +842,7 @@ class Broker:
             if peer is not source and peer.role == "broker":
                 self.send(peer.name, message, now_s)
 
-    def _wake(self, now_s: float) -> list[Effect]:
-        effects: list[Effect] = []
+    def _wake(self, now_s: float) -> None:
         if self._agents is not None:
             self._agents.wake(now_s)
         while (due_s := self._next_due_s()) is not None and due_s <= now_s:
@@ -855,7 +855,6 @@ class Broker:
             peer.link.wake(now_s)
             self._maybe_sendable[name] = None
             self._watch(peer)
-        return effects
 
 
 def _due_s(peer: Peer) -> float | None:
