@@ -18,13 +18,20 @@ from trimtab.balancing.padres.detection import (
     is_settled,
     with_reading,
 )
+from trimtab.balancing.padres.fruitless import Fruitless
 from trimtab.balancing.padres.snapshot import BrokerLoad
 
 CONFIG = PadresConfig()
 
 
-def detect(ours: BrokerLoad, *others: BrokerLoad, now_s: float = 0.0, history: History | None = None) -> Detection:
-    return detect_local(ours, known(*others), history or History(), now_s, CONFIG)
+def detect(
+    ours: BrokerLoad,
+    *others: BrokerLoad,
+    now_s: float = 0.0,
+    history: History | None = None,
+    fruitless: Fruitless | None = None,
+) -> Detection:
+    return detect_local(ours, known(*others), history or History(), now_s, CONFIG, fruitless=fruitless or Fruitless())
 
 
 def asked(detection: Detection) -> list[tuple[str, Action]]:
@@ -159,7 +166,7 @@ def test_readings_are_kept_as_long_as_stabilising_needs_them() -> None:
 def test_the_balanced_set_holds_those_within_the_thresholds_in_every_index() -> None:
     ours = broker("B1", 0.5, 0.5)
     others = [broker("B2", 0.58), broker("B3", 0.65), broker("B4", 0.5, 0.35), broker("B5", matching_delay_s=0.031)]
-    assert balanced_with(ours, others, CONFIG) == ("B2",)
+    assert balanced_with(ours, others, Fruitless(), 0.0, CONFIG) == ("B2",)
 
 
 def test_the_list_is_what_the_mediator_takes() -> None:
@@ -167,3 +174,36 @@ def test_the_list_is_what_the_mediator_takes() -> None:
     assert isinstance(found.outcome, Trigger)
     assert found.outcome.ask == (BrokerAction("B2", Action.INPUT),)
     assert not found.outcome.overloaded
+
+
+# Sessions that found nothing to move
+
+
+def test_an_index_in_which_nothing_could_be_moved_is_left_alone_for_a_while() -> None:
+    ours, other = broker("B1", 0.7, 0.9), broker("B2", 0.5, 0.5)
+    tries = Fruitless().gave_nothing("B2", Action.OUTPUT, 100.0)
+    assert asked(detect(ours, other, now_s=99.0)) == [("B2", Action.OUTPUT)]
+    assert asked(detect(ours, other, now_s=110.0, fruitless=tries)) == [("B2", Action.INPUT)]
+    assert asked(detect(ours, other, now_s=160.0, fruitless=tries)) == [("B2", Action.OUTPUT)]
+    tries = tries.gave_nothing("B2", Action.INPUT, 105.0)
+    found = detect(ours, other, now_s=110.0, fruitless=tries)
+    assert found.outcome == NoAction(Reason.BALANCED)
+    assert [card.why for card in found.cards] == ["a plan for it found nothing to move a short while ago"]
+
+
+def test_both_brokers_count_as_balanced_in_what_could_not_be_levelled() -> None:
+    high, low = broker("B1", 0.5, 0.9), broker("B2", 0.5, 0.5)
+    gave = Fruitless().gave_nothing("B2", Action.OUTPUT, 100.0)
+    took = Fruitless().took_nothing("B1", Action.OUTPUT, 100.0)
+    assert detect(high, low, now_s=150.0).balanced_with == ()
+    assert detect(high, low, now_s=150.0, fruitless=gave).balanced_with == ("B2",)
+    assert detect(low, high, now_s=150.0, fruitless=took).balanced_with == ("B1",)
+    assert detect(high, low, now_s=221.0, fruitless=gave).balanced_with == (), "long ago"
+    assert detect(low, high, now_s=150.0, fruitless=gave).balanced_with == (), "the other way round"
+
+
+def test_an_overloaded_broker_that_could_not_be_relieved_calls_for_help_and_soon_asks_again() -> None:
+    tries = Fruitless().gave_nothing("B2", Action.INPUT, 100.0)
+    found = detect(broker("B1", 0.97), broker("B2", 0.2), now_s=110.0, fruitless=tries)
+    assert (found.outcome, found.call_for_help) == (NoAction(Reason.NOBODY_AVAILABLE), True)
+    assert asked(detect(broker("B1", 0.97), broker("B2", 0.2), now_s=120.0, fruitless=tries)) == [("B2", Action.INPUT)]

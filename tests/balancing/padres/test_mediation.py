@@ -205,8 +205,8 @@ def test_a_trigger_during_a_session_is_left_to_the_next_detection() -> None:
 def test_without_a_plan_the_partner_is_released_and_the_next_asked() -> None:
     nothing = NoAction(Reason.NOTHING_HELPS)
     assert giving(Phase.PLANNING, "B3").handle(Planned(FIRST, nothing), 5.0) == [
-        Send("B2", ours(OffloadCancel, reason=str(nothing))),
-        ended(True, str(nothing)),
+        Send("B2", ours(OffloadCancel, reason=str(nothing), fruitless=True)),
+        ended(True, str(nothing), fruitless=True),
         StatusChanged(Status.OK),
         Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT)),
     ]
@@ -218,6 +218,13 @@ def test_a_released_partner_is_as_before() -> None:
     assert mediator.handle(Received(ours(OffloadCancel, reason="no")), 2.0) == [
         ended(False, f"{Reason.CANCELLED.value}: no"),
         StatusChanged(Status.NOT_AVAILABLE),
+    ]
+
+
+def test_a_partner_knows_that_nothing_was_found_to_move() -> None:
+    assert accepting(Phase.OFFERED).handle(Received(ours(OffloadCancel, reason="no", fruitless=True)), 2.0) == [
+        ended(False, f"{Reason.CANCELLED.value}: no", fruitless=True),
+        StatusChanged(Status.OK),
     ]
 
 

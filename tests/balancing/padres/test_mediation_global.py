@@ -166,7 +166,7 @@ def test_a_call_for_help_starts_detection_unless_a_session_may_still_help() -> N
 def test_a_session_has_a_time_limit() -> None:
     mediator = balancing()
     while (due_s := mediator.wake_at_s()) is not None and due_s < 601.0:
-        mediator.handle(LoadTold(broker("B11", status=Status.BUSY)), due_s - 1.0)
+        mediator.handle(LoadTold(broker("B11", status=Status.STABILIZING)), due_s - 1.0)
     assert due_s == 601.0
     assert GlobalSessionEnded(SESSION, "B20", "the session took too long") in mediator.handle(Wake(), 601.0)
 
@@ -181,6 +181,22 @@ def test_a_session_in_which_nobody_finds_anything_to_move_ends_and_frees_both_cl
     assert GlobalSessionEnded(SESSION, "B20", "nothing more was found to move") in mediator.handle(Wake(), 340.0)
     assert mediator.status == Status.OK
     assert mediator.wake_at_s() is None
+
+
+def test_sessions_that_find_nothing_to_move_do_not_prolong_it() -> None:
+    mediator = balancing()
+    for time_s in range(10, 240, 20):
+        mediator.handle(LoadTold(broker("B11", status=Status.BUSY)), float(time_s))
+        mediator.handle(LoadTold(broker("B11")), time_s + 3.0)
+    assert GlobalSessionEnded(SESSION, "B20", "nothing more was found to move") in mediator.handle(Wake(), 241.0)
+
+
+def test_but_one_under_way_is_waited_for() -> None:
+    mediator = balancing()
+    mediator.handle(LoadTold(broker("B11", status=Status.BUSY)), 230.0)
+    assert mediator.handle(Wake(), 241.0) == []
+    mediator.handle(LoadTold(broker("B11", status=Status.STABILIZING)), 250.0)
+    assert mediator.wake_at_s() == 490.0
 
 
 def test_what_is_late_or_belongs_to_no_session_changes_nothing() -> None:

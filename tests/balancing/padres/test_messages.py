@@ -51,6 +51,7 @@ MESSAGES: list[AnyControl] = [
     OffloadStart(**WHO, clients=("alice", "bob")),
     OffloadDone(**WHO, arrived=("alice",)),
     OffloadCancel(**WHO, reason="no client moves"),
+    OffloadCancel(**WHO, reason="nothing helps", fruitless=True),
     CallForHelp(**WHO),
     GlobalRequest(**WHO, cluster="C1", edge_brokers=("B1", "B2")),
     GlobalReply(**WHO, cluster="C2", status=Status.OK, edge_brokers=("B3",)),

@@ -95,6 +95,10 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     3.3.2.3; the thesis sets no limit, but a broker that nobody can relieve must not stop all others): four times the
     usual interval between two detections."""
 
+    fruitless_patience_s: float = 60.0
+    """After a session that found nothing to move, the two brokers leave that index alone for so long (no value given):
+    as long as indices take to settle, so that the load may have changed; see `trimtab.balancing.padres.fruitless`."""
+
     # Planning (chapter 4)
 
     press_sample_count: int = 50
@@ -135,9 +139,9 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     output sessions may undo a little of each other for ever, and meanwhile neither cluster is free for a third one."""
 
     global_session_quiet_s: float = 240.0
-    """Or after so long in which no broker of the two clusters was in a session (no value given: in the thesis a session
-    ends with full balanced sets only, but output is levelled no further than input allows, and two clusters that can do
-    no more for each other must be free for others): six detections in which nobody found anything to do."""
+    """Or after so long in which no broker of the two clusters gave or took clients (no value given: in the thesis a
+    session ends with full balanced sets only, but output is levelled no further than input allows, and two clusters
+    that can do no more for each other must be free for others): six detections in which nobody found anything."""
 
     def __post_init__(self) -> None:
         for name, value in msgspec.structs.asdict(self).items():

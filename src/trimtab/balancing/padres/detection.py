@@ -14,18 +14,28 @@ Deviations:
   between the two thresholds is not available but does not act, and would stop all others for good.
 - A broker that stays between the two thresholds balances differences after a while (`inert_patience_s`), though it
   still accepts nothing. In the thesis it does nothing, and under steady load it would stay there for good.
-- Each other broker stands in the list once, with the index in which it differs most.
+- Each other broker stands in the list once, with the index in which it differs most of those that another try is due
+  for (`trimtab.balancing.padres.fruitless`).
+- Brokers count as balanced in an index, too, when a plan to level it has just found nothing to move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.balancing.padres.fruitless import Fruitless
 from trimtab.balancing.padres.snapshot import BrokerLoad, ClusterLoad, KnownBroker, delay_difference
+
+_NO_TRIES: Final = Fruitless()
+_TRIED: Final = "a plan for it found nothing to move a short while ago"
+
+_AsksAgain: TypeAlias = Callable[[str, Action, bool], bool]
+"""Whether a broker may be asked for an index once more; the last value says whether we are overloaded."""
 
 
 class BrokerAction(msgspec.Struct, frozen=True):
@@ -147,14 +157,18 @@ def overload_action(load: BrokerLoad, threshold_ratio: float) -> Action | None:
     return Action.OUTPUT if max(beyond, key=lambda name: beyond[name]) == "output" else Action.MATCH
 
 
-def balanced_with(ours: BrokerLoad, known: Sequence[BrokerLoad], config: PadresConfig) -> tuple[str, ...]:
-    """The brokers from which we differ by no more than the thresholds, in either direction, in any index."""
+def balanced_with(
+    ours: BrokerLoad, known: Sequence[BrokerLoad], fruitless: Fruitless, now_s: float, config: PadresConfig
+) -> tuple[str, ...]:
+    """The brokers from which we differ by no more than the thresholds, in either direction, in any index in which that
+    can be helped."""
     return tuple(
         sorted(
             theirs.broker
             for theirs in known
             if all(
                 abs(difference) <= _local_threshold(action, config)
+                or fruitless.is_all_that_goes(theirs.broker, action, difference, now_s, config)
                 for action, difference in index_differences(ours, theirs, config).items()
             )
         )
@@ -188,31 +202,48 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def detect_local(
-    ours: BrokerLoad, known: Mapping[str, KnownBroker], history: History, now_s: float, config: PadresConfig
+    ours: BrokerLoad,
+    known: Mapping[str, KnownBroker],
+    history: History,
+    now_s: float,
+    config: PadresConfig,
+    *,
+    fruitless: Fruitless = _NO_TRIES,
 ) -> Detection:
     """Look at our smoothed load and at what is known of the others; `ours.status` is the status so far."""
     others = [entry.load for name, entry in sorted(known.items()) if name != ours.broker]
-    balanced = balanced_with(ours, others, config)
+    balanced = balanced_with(ours, others, fruitless, now_s, config)
+
+    def asks_again(broker: str, action: Action, overloaded: bool) -> bool:
+        return fruitless.asks_again(broker, action, now_s, config, overloaded=overloaded)
+
     if ours.status == Status.BUSY:
         return Detection(Status.BUSY, balanced, NoAction(Reason.BUSY))
     action = overload_action(ours, config.higher_overload_ratio)
     if action is not None:
-        return _detect_overloaded(ours, others, balanced, action, config)
+        return _detect_overloaded(ours, others, balanced, action, config, asks_again=asks_again)
     if overload_action(ours, config.lower_overload_ratio) is not None:
         since_s = history.inert_since_s
         if since_s is None or now_s - since_s < config.inert_patience_s or not is_settled(history, now_s, config):
             return Detection(Status.NOT_AVAILABLE, balanced, NoAction(Reason.INERT))
-        return msgspec.structs.replace(_detect_difference(ours, others, balanced, config), status=Status.NOT_AVAILABLE)
+        found = _detect_difference(ours, others, balanced, config, asks_again)
+        return msgspec.structs.replace(found, status=Status.NOT_AVAILABLE)
     if not is_settled(history, now_s, config):
         return Detection(Status.STABILIZING, balanced, NoAction(Reason.STABILIZING))
     first = _goes_first(ours, known, now_s, config)
     if first is not None:
         return Detection(Status.OK, balanced, NoAction(Reason.OVERLOADED_FIRST, first))
-    return _detect_difference(ours, others, balanced, config)
+    return _detect_difference(ours, others, balanced, config, asks_again)
 
 
 def _detect_overloaded(
-    ours: BrokerLoad, others: Sequence[BrokerLoad], balanced: tuple[str, ...], action: Action, config: PadresConfig
+    ours: BrokerLoad,
+    others: Sequence[BrokerLoad],
+    balanced: tuple[str, ...],
+    action: Action,
+    config: PadresConfig,
+    *,
+    asks_again: _AsksAgain,
 ) -> Detection:
     def order(theirs: BrokerLoad) -> tuple[bool, float, str]:
         index = {
@@ -222,19 +253,16 @@ def _detect_overloaded(
         }[action]
         return theirs.status != Status.OK, index, theirs.broker
 
-    cards = tuple(
-        CandidateCard(
-            theirs.broker,
-            theirs.status,
-            action,
-            index_differences(ours, theirs, config)[action],
-            chosen=theirs.status != Status.NOT_AVAILABLE,
-            why="overloaded itself"
-            if theirs.status == Status.NOT_AVAILABLE
-            else f"we are overloaded in {action.value}",
-        )
-        for theirs in sorted(others, key=order)
-    )
+    def card(theirs: BrokerLoad) -> CandidateCard:
+        chosen, why = True, f"we are overloaded in {action.value}"
+        if theirs.status == Status.NOT_AVAILABLE:
+            chosen, why = False, "overloaded itself"
+        elif not asks_again(theirs.broker, action, True):
+            chosen, why = False, _TRIED
+        difference = index_differences(ours, theirs, config)[action]
+        return CandidateCard(theirs.broker, theirs.status, action, difference, chosen, why)
+
+    cards = tuple(card(theirs) for theirs in sorted(others, key=order))
     ask = tuple(BrokerAction(card.broker, action) for card in cards if card.chosen)
     if not ask:
         reason = Reason.NOBODY_AVAILABLE if others else Reason.NOBODY_KNOWN
@@ -256,9 +284,13 @@ def _goes_first(ours: BrokerLoad, known: Mapping[str, KnownBroker], now_s: float
 
 
 def _detect_difference(
-    ours: BrokerLoad, others: Sequence[BrokerLoad], balanced: tuple[str, ...], config: PadresConfig
+    ours: BrokerLoad,
+    others: Sequence[BrokerLoad],
+    balanced: tuple[str, ...],
+    config: PadresConfig,
+    asks_again: _AsksAgain,
 ) -> Detection:
-    cards = sorted((_difference_card(ours, theirs, config) for theirs in others), key=_by_difference)
+    cards = sorted((_difference_card(ours, theirs, config, asks_again) for theirs in others), key=_by_difference)
     ask = tuple(BrokerAction(card.broker, card.action) for card in cards if card.chosen)
     if ask:
         return Detection(Status.OK, balanced, Trigger(False, ask, tuple(cards)), tuple(cards))
@@ -269,18 +301,23 @@ def _by_difference(card: CandidateCard) -> tuple[float, str]:
     return -card.difference, card.broker
 
 
-def _difference_card(ours: BrokerLoad, theirs: BrokerLoad, config: PadresConfig) -> CandidateCard:
+def _difference_card(
+    ours: BrokerLoad, theirs: BrokerLoad, config: PadresConfig, asks_again: _AsksAgain
+) -> CandidateCard:
     differences = index_differences(ours, theirs, config)
     beyond = {
         action: difference
         for action, difference in differences.items()
         if difference > _local_threshold(action, config)
     }
-    action = max(beyond or differences, key=lambda each: differences[each])
+    due = [action for action in beyond if asks_again(theirs.broker, action, False)]
+    action = max(due or beyond or differences, key=lambda each: differences[each])
     if not beyond:
         chosen, why = False, "within the threshold, or more loaded than we are"
     elif theirs.status != Status.OK:
         chosen, why = False, f"its status is {theirs.status.value}"
+    elif not due:
+        chosen, why = False, _TRIED
     else:
         chosen, why = True, f"we exceed it by {differences[action]:.3f} in {action.value}"
     return CandidateCard(theirs.broker, theirs.status, action, differences[action], chosen, why)

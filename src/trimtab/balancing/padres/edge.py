@@ -19,6 +19,7 @@ from trimtab.balancing.padres.account import Account
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import NoAction, Status
 from trimtab.balancing.padres.detection import Detection, History, Trigger, detect_local, with_reading
+from trimtab.balancing.padres.fruitless import Fruitless
 from trimtab.balancing.padres.mediation import Mediator
 from trimtab.balancing.padres.mediation_events import (
     CallHead,
@@ -52,6 +53,7 @@ from trimtab.balancing.padres.messages import (
     control_filter,
     control_from_values,
     control_to_values,
+    life_of,
 )
 from trimtab.balancing.padres.offload import OffloadPlan
 from trimtab.balancing.padres.planning import plan_offload
@@ -104,7 +106,7 @@ class EdgePart:
 
     def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
-        self.mediator = Mediator(host.name, config)
+        self.mediator = Mediator(host.name, config, life_of(now_s))
         self.known: dict[str, KnownBroker] = {}
         self.observes = False
         self._host = host
@@ -118,6 +120,8 @@ class EdgePart:
         self._told: BrokerLoad | None = None
         self._told_s = now_s
         self._history = History()
+        self._fruitless = Fruitless()
+        self._called_s: float | None = None
         self._smoothed: LoadIndices | None = None
         self._balanced: tuple[str, ...] = ()
         self._sampling: Sampling | None = None
@@ -242,9 +246,10 @@ class EdgePart:
         self._next_detection_s = now_s + self._detection_interval_s()
         self._smoothed = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
         self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
+        self._fruitless = self._fruitless.still_believed(now_s, self._config)
         ours = self._load(now_s)
         self._history = with_reading(self._history, ours, now_s, self._config)
-        detection = detect_local(ours, self.known, self._history, now_s, self._config)
+        detection = detect_local(ours, self.known, self._history, now_s, self._config, fruitless=self._fruitless)
         self._balanced = detection.balanced_with
         self.account.detected(detection, now_s)
         if detection.status == Status.OK and self.mediator.status == Status.STABILIZING:
@@ -297,17 +302,27 @@ class EdgePart:
                 case NobodyAgreed():
                     actions += [Note(record) for record in self._book.nobody_agreed(now_s)]
                 case CallHead():
-                    session = f"{self._host.name}/help"
-                    actions.append(self._say(self.cluster, CallForHelp(session=session, sender=self._host.name)))
+                    actions += self._call_head(now_s)
                 case SessionEnded():
                     if each.moved and not each.gave:
                         actions += [Note(record) for record in self._book.interrupted()]
                     self.account.ended(each, now_s)
+                    if each.fruitless:
+                        tries = self._fruitless
+                        note = tries.gave_nothing if each.gave else tries.took_nothing
+                        self._fruitless = note(each.partner, each.action, now_s)
                     if each.moved:
                         self._history = History(session_ended_s=now_s)
                         self._smoothed = None
                     actions += [Note(record) for record in self._book.ended(each, now_s)]
         return actions
+
+    def _call_head(self, now_s: float) -> list[Action]:
+        """Call for help, once per detection interval however often others' news wakes detection: the head counts."""
+        if self._called_s is not None and now_s - self._called_s < self._config.local_detection_min_interval_s:
+            return []
+        self._called_s = now_s
+        return [self._say(self.cluster, CallForHelp(session=f"{self._host.name}/help", sender=self._host.name))]
 
     def _say(self, to: str, message: AnyControl) -> Tell:
         return Tell(control_to_values(message, to), cause=message.session)

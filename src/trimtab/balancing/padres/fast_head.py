@@ -41,6 +41,7 @@ from trimtab.balancing.padres.messages import (
     control_filter,
     control_from_values,
     control_to_values,
+    life_of,
 )
 from trimtab.balancing.padres.snapshot import (
     LOCAL_PIE,
@@ -107,6 +108,7 @@ class FastHead:
         self._window = PublicationWindow(now_s)
         self._phase = _Phase.IDLE
         self._session = ""
+        self._life = life_of(now_s)
         self._sessions_count = 0
         self._begin_s = now_s
         self._deadline_s = 0.0
@@ -202,7 +204,7 @@ class FastHead:
 
     def _ask(self, now_s: float) -> list[Action]:
         self._sessions_count += 1
-        self._session = f"{self._host.name}/fast/{self._sessions_count}"
+        self._session = f"{self._host.name}/{self._life}/fast{self._sessions_count}"
         self._phase, self._begin_s, self._deadline_s = _Phase.COLLECTING, now_s, now_s + COLLECT_MAX_S
         self._asked = dict.fromkeys(sorted(self.known))
         self._replies = {}

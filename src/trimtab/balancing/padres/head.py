@@ -35,7 +35,13 @@ from trimtab.balancing.padres.mediation_global import (
     StopListening,
 )
 from trimtab.balancing.padres.mediation_global import Listen as ListenToCluster
-from trimtab.balancing.padres.messages import LB_CONTROL, control_filter, control_from_values, control_to_values
+from trimtab.balancing.padres.messages import (
+    LB_CONTROL,
+    control_filter,
+    control_from_values,
+    control_to_values,
+    life_of,
+)
 from trimtab.balancing.padres.sessions import ClusterSessionBook
 from trimtab.balancing.padres.snapshot import (
     GLOBAL_PIE,
@@ -76,7 +82,7 @@ class HeadPart:
 
     def __init__(self, host: Host, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = host.name
-        self.mediator = GlobalMediator(host.name, host.name, config)
+        self.mediator = GlobalMediator(host.name, host.name, config, life_of(now_s))
         self.known: dict[str, KnownBroker] = {}
         self.known_clusters: dict[str, KnownCluster] = {}
         self.account = Account()

@@ -73,14 +73,14 @@ class Phase(Enum):
 class Mediator:
     """One broker's side of the protocol."""
 
-    def __init__(self, broker: str, config: PadresConfig, incarnation: str = "1") -> None:
+    def __init__(self, broker: str, config: PadresConfig, life: str = "1") -> None:
         self.broker = broker
         self.config = config
         self.phase = Phase.IDLE
         self.status = Status.OK
         self.session = ""
         self.partner = ""
-        self._incarnation = incarnation
+        self._life = life
         self._calm_status = Status.OK
         self._action = Action.INPUT
         self._candidates: list[BrokerAction] = []
@@ -139,7 +139,8 @@ class Mediator:
                 stop: list[MediationAction] = [StopSampling(self.session)] if self.phase == Phase.PLANNING else []
                 return [*stop, *self._end(f"{Reason.CANCELLED.value}: {message.reason}", now_s), *self._ask_next(now_s)]
             case OffloadCancel() if self._is_from_partner(message, Phase.MOVING, Phase.OFFERED, Phase.RECEIVING):
-                return self._end(f"{Reason.CANCELLED.value}: {message.reason}", now_s)
+                fruitless = message.fruitless and self.phase == Phase.OFFERED
+                return self._end(f"{Reason.CANCELLED.value}: {message.reason}", now_s, fruitless=fruitless)
             case _:  # late, repeated, or not for this machine
                 return []
 
@@ -157,7 +158,7 @@ class Mediator:
         self._sessions_count += 1
         self._begin(
             Phase.ASKING,
-            f"{self.broker}/{self._incarnation}/{self._sessions_count}",
+            f"{self.broker}/{self._life}/{self._sessions_count}",
             candidate.broker,
             candidate.action,
         )
@@ -183,8 +184,8 @@ class Mediator:
         if isinstance(plan, NoAction):
             partner, session = self.partner, self.session
             return [
-                self._cancel(partner, session, str(plan)),
-                *self._end(str(plan), now_s),
+                self._cancel(partner, session, str(plan), fruitless=True),
+                *self._end(str(plan), now_s, fruitless=True),
                 *self._ask_next(now_s),
             ]
         clients = tuple(move.client for move in plan.moves)
@@ -276,7 +277,7 @@ class Mediator:
         self.phase, self.session, self.partner, self._action = phase, session, partner, action
         self._expected, self._moved = {}, {}
 
-    def _end(self, reason: str, now_s: float) -> list[MediationAction]:
+    def _end(self, reason: str, now_s: float, *, fruitless: bool = False) -> list[MediationAction]:
         ended = SessionEnded(
             session=self.session,
             partner=self.partner,
@@ -285,6 +286,7 @@ class Mediator:
             moved=tuple(self._moved),
             missing=_without(self._expected, self._moved),
             reason=reason,
+            fruitless=fruitless,
         )
         self.phase = Phase.IDLE
         self.session = self.partner = ""
@@ -297,8 +299,8 @@ class Mediator:
         self.status = status
         return [StatusChanged(status)]
 
-    def _cancel(self, to: str, session: str, reason: str) -> Send:
-        return Send(to, OffloadCancel(session=session, sender=self.broker, reason=reason))
+    def _cancel(self, to: str, session: str, reason: str, *, fruitless: bool = False) -> Send:
+        return Send(to, OffloadCancel(session=session, sender=self.broker, reason=reason, fruitless=fruitless))
 
 
 def _without(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:

@@ -130,6 +130,8 @@ class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     reason: str
+    fruitless: bool = False
+    """A plan was made, and nothing was found to move."""
 
 
 MediationAction: TypeAlias = (

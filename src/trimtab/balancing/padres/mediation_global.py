@@ -12,8 +12,8 @@ both clusters tells that it is balanced with all others, the session is over.
 
 Deviations:
 - Waiting for an answer and the session itself have time limits. A session also ends when for a while no broker of the
-  two clusters gave or took clients: output is balanced only as far as input allows (section 4.2.3), so that some
-  balanced set may never fill, and meanwhile neither cluster could help a third one.
+  two clusters gave or took clients, sessions that found nothing to move aside: output is balanced only as far as input
+  allows (section 4.2.3), so that some balanced set may never fill, and meanwhile neither cluster could help a third.
 - The members of a session are those edge-brokers of both clusters that were known at its beginning; one that is
   forgotten meanwhile (`MemberGone`) is no longer waited for.
 """
@@ -107,7 +107,7 @@ class GlobalPhase(Enum):
 class GlobalMediator:
     """One cluster-head's side of the protocol."""
 
-    def __init__(self, head: str, cluster: str, config: PadresConfig, incarnation: str = "1") -> None:
+    def __init__(self, head: str, cluster: str, config: PadresConfig, life: str = "1") -> None:
         self.head = head
         self.cluster = cluster
         self.config = config
@@ -116,7 +116,7 @@ class GlobalMediator:
         self.session = ""
         self.partner = ""
         self.partner_cluster = ""
-        self._incarnation = incarnation
+        self._life = life
         self._calm_status = Status.OK
         self._edge_brokers: tuple[str, ...] = ()
         self._members: dict[str, None] = {}
@@ -145,7 +145,7 @@ class GlobalMediator:
                 return self._become(status) if self.phase != GlobalPhase.BALANCING else []
             case LoadTold(load) if self.phase == GlobalPhase.BALANCING:
                 self._told[load.broker] = load
-                if load.status in (Status.BUSY, Status.STABILIZING) and load.broker in self._members:
+                if load.status == Status.STABILIZING and load.broker in self._members:
                     self._quiet_at_s = now_s + self.config.global_session_quiet_s
                 return self._end_if_complete()
             case MemberGone(broker) if self.phase == GlobalPhase.BALANCING and broker in self._members:
@@ -185,7 +185,7 @@ class GlobalMediator:
         self._sessions_count += 1
         self.phase = GlobalPhase.ASKING
         self.partner = self._candidates.pop(0)
-        self.session = f"{self.head}/{self._incarnation}/g{self._sessions_count}"
+        self.session = f"{self.head}/{self._life}/g{self._sessions_count}"
         self._deadline_s = now_s + self.config.reply_timeout_s
         request = GlobalRequest(
             session=self.session, sender=self.head, cluster=self.cluster, edge_brokers=self._edge_brokers
@@ -250,7 +250,9 @@ class GlobalMediator:
 
     def _woken(self, now_s: float) -> list[GlobalAction]:
         if self._quiet_at_s is not None and now_s >= self._quiet_at_s:
-            return self._end("nothing more was found to move", tell=True)
+            if not any(load.status == Status.BUSY for load in self._told.values() if load.broker in self._members):
+                return self._end("nothing more was found to move", tell=True)
+            self._quiet_at_s = now_s + self.config.planning_timeout_s  # what this session does is yet to be seen
         if self._deadline_s is None or now_s < self._deadline_s:
             return []
         if self.phase == GlobalPhase.ASKING:

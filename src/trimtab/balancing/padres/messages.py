@@ -25,6 +25,16 @@ OFFER_FILTERS_MAX_CHARS: Final = 512 * 1024
 """The filters of an offer in JSON: half of the longest string that a publication may carry."""
 
 
+def life_of(began_s: float) -> str:
+    """Tells the lives of a broker apart, so that one that was started again gives its sessions new names: what is said
+    of a session that nobody remembers must not be taken for another one.
+
+    >>> life_of(1.5)
+    '1500'
+    """
+    return str(round(began_s * 1_000))
+
+
 class Offer(msgspec.Struct, frozen=True):
     """What the offloading broker must know of the accepting one (the list in section 3.4.1)."""
 
@@ -69,6 +79,8 @@ class OffloadCancel(ControlMessage, frozen=True, tag="cancel"):
     """The session is over for me."""
 
     reason: str
+    fruitless: bool = False
+    """A plan was made, and nothing was found to move."""
 
 
 class CallForHelp(ControlMessage, frozen=True, tag="help"):

@@ -16,6 +16,7 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action as Index
 from trimtab.balancing.padres.decisions import NoAction, Status
 from trimtab.balancing.padres.detection import overload_action
+from trimtab.balancing.padres.messages import life_of
 from trimtab.balancing.padres.naive import NaivePlan, plan_naively
 from trimtab.balancing.padres.snapshot import (
     LOCAL_PIE,
@@ -72,6 +73,7 @@ class NaiveEdge:
         self._rng = rng
         self._telling = LoadTelling(host, cluster, config, config.local_pie_period_s, now_s)
         self._round: _Round | None = None
+        self._life = life_of(now_s)
         self._rounds_count = 0
         self._next_pie_s = now_s + rng.uniform(0.0, config.local_pie_period_s)
         self._next_detection_s = now_s + self._interval_s()
@@ -136,7 +138,7 @@ class NaiveEdge:
         if isinstance(plan, NoAction):
             return []
         self._rounds_count += 1
-        session = f"{self._host.name}/naive/{self._rounds_count}"
+        session = f"{self._host.name}/{self._life}/naive{self._rounds_count}"
         self._round = _Round(session, plan, ours, self.known[plan.to_broker].load, now_s)
         self._telling.status = Status.BUSY
         return [
