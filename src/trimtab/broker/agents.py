@@ -129,6 +129,9 @@ class Agents:
         self._ids: dict[tuple[str, str], str] = {}
         self._next_id = 1
         self._effects: list[Effect] = []
+        self._wake_s: float | None = None
+        self._wake_is_known = False
+        """Whether no agent has been told anything since the first wake was last looked for."""
         self._moving: dict[str, str] = {}
         """Clients that were asked to move, with the cause: one intent at a time for each, whoever has it."""
 
@@ -152,6 +155,7 @@ class Agents:
     def retire(self) -> None:
         """Let the agents do nothing more; what they have begun takes its course."""
         self._agents.clear()
+        self._wake_is_known = False
         for inbox in self.inboxes.values():
             inbox.heard.clear()
 
@@ -172,8 +176,11 @@ class Agents:
 
     def wake_at_s(self) -> float | None:
         """When the first agent wants to be woken."""
-        times = (agent.wake_at_s() for agent in self._agents.values())
-        return min((time for time in times if time is not None), default=None)
+        if not self._wake_is_known:
+            times = (agent.wake_at_s() for agent in self._agents.values())
+            self._wake_s = min((time for time in times if time is not None), default=None)
+            self._wake_is_known = True
+        return self._wake_s
 
     def wake(self, now_s: float) -> None:
         """Wake the agents whose time has come."""
@@ -194,6 +201,7 @@ class Agents:
 
     def _carry_out(self, name: str, actions: Sequence[Action], now_s: float) -> None:
         broker = self._broker
+        self._wake_is_known = False
         for action in actions:
             match action:
                 case Tell(values=values, cause=cause):

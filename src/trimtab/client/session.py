@@ -359,7 +359,9 @@ class ClientSession:
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
         for message in move.early:
-            effects.extend(self._deliver(message, now_s))
+            deliver = self._deliver(message, now_s)
+            if deliver is not None:
+                effects.append(deliver)
         return effects
 
     def _undo_move(self, move: _Move, reason: str, now_s: float) -> list[Effect]:
@@ -405,11 +407,15 @@ class ClientSession:
         if link is None:
             return effects
         messages = link.receive(frame, now_s)
-        link.data_arrived(sum(not is_control(message) for message in messages))
+        if not messages:
+            return effects
+        link.data_arrived(sum([not is_control(message) for message in messages]))
         for message in messages:
             move = self._move
             if move is None and type(message) is Publish:
-                effects.extend(self._deliver(message, now_s))
+                deliver = self._deliver(message, now_s)
+                if deliver is not None:
+                    effects.append(deliver)
             elif move is not None and link is move.link and isinstance(message, Publish):
                 move.early.append(message)
             elif move is not None and link is move.link and isinstance(message, Confirmed):
@@ -429,7 +435,8 @@ class ClientSession:
     def _message(self, message: AnyMessage, now_s: float) -> list[Effect]:
         match message:
             case Publish():
-                return self._deliver(message, now_s)
+                deliver = self._deliver(message, now_s)
+                return [] if deliver is None else [deliver]
             case Accepted(sequence=sequence):
                 while self._unaccepted and self._unaccepted[0].sequence <= sequence:
                     self._unaccepted.popleft()
@@ -455,26 +462,19 @@ class ClientSession:
             case _:
                 return []  # brokers say nothing else to clients
 
-    def _deliver(self, message: Publish, now_s: float) -> list[Effect]:
-        if self._publisher_sessions.get(message.publisher) != message.session:
-            self._publisher_sessions[message.publisher] = message.session
-            self._last_delivered.pop(message.publisher, None)  # the publisher was started again and counts from 1
-        if message.sequence <= self._last_delivered.get(message.publisher, 0):
-            return []
-        self._last_delivered[message.publisher] = message.sequence
+    def _deliver(self, message: Publish, now_s: float) -> Deliver | None:
+        publisher, sequence = message.publisher, message.sequence
+        if self._publisher_sessions.get(publisher) != message.session:
+            self._publisher_sessions[publisher] = message.session
+            self._last_delivered.pop(publisher, None)  # the publisher was started again and counts from 1
+        if sequence <= self._last_delivered.get(publisher, 0):
+            return None
+        self._last_delivered[publisher] = sequence
         wanted = self._own_filters.matching(message.values)
         if not wanted:
-            return []  # unsubscribed meanwhile
-        return [
-            Deliver(
-                subscriptions=wanted,
-                publication=Publication.trusted(message.values),
-                publisher=message.publisher,
-                sequence=message.sequence,
-                delay_s=now_s - message.origin_s,
-                hops=message.hops,
-            )
-        ]
+            return None  # unsubscribed meanwhile
+        publication = Publication.trusted(message.values)
+        return Deliver(wanted, publication, publisher, sequence, now_s - message.origin_s, message.hops)
 
     def _release(self, now_s: float) -> None:
         """Send held publications and ends of advertisements, in order, as far as advertisements in force allow."""

@@ -193,7 +193,11 @@ class Strings(msgspec.Struct, frozen=True):
             return True
         if not isinstance(other, Strings):
             return False
-        return satisfiable((*self.all_conditions(), *other.all_conditions()), budget) is not False
+        if self.equal is not None:
+            return other.admits(self.equal)
+        if other.equal is not None:
+            return self.admits(other.equal)
+        return satisfiable((*self.conditions, *other.conditions), budget) is not False
 
     def predicates(self, attribute: str) -> list[Predicate]:
         """The predicates that say the same."""

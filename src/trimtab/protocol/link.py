@@ -167,8 +167,10 @@ class Link:
             return False
         if self._resend_index is not None or self._gap_seen or self._asks:
             return True
+        if not (self._control or self.data):
+            return False
         return self._next_number - self._oldest_number < self._config.window_frames_count and (
-            bool(self._control) or (bool(self.data) and self._credit_count > 0)
+            bool(self._control) or self._credit_count > 0
         )
 
     @property

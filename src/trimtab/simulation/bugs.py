@@ -137,7 +137,7 @@ def _skip_duplicate_check() -> list[Patch]:
 def _skip_session_duplicate_check() -> list[Patch]:
     original = ClientSession._deliver
 
-    def deliver(self: ClientSession, message: Publish, now_s: float) -> list[Any]:
+    def deliver(self: ClientSession, message: Publish, now_s: float) -> Any:
         self._last_delivered.pop(message.publisher, None)
         return original(self, message, now_s)
 

@@ -35,7 +35,9 @@ class Delays:
         """Those that are not in classes yet."""
         self._class_counts: npt.NDArray[np.int64] = np.zeros(_CLASSES_PER_DECADE * _DECADES, np.int64)
         self._folded_count = 0
-        self._folded_total_s = 0.0
+        self._summed_count = 0
+        self._total_s = 0.0
+        """The sum of those in classes and of so many of the others."""
         self._folded_max_s = 0.0
 
     @property
@@ -51,7 +53,10 @@ class Delays:
     @property
     def total_s(self) -> float:
         """All of them together."""
-        return self._folded_total_s + math.fsum(self.recent_s)
+        if self._summed_count < len(self.recent_s):
+            self._total_s += math.fsum(self.recent_s[self._summed_count :])
+            self._summed_count = len(self.recent_s)
+        return self._total_s
 
     def percentile_s(self, percent: float) -> float:
         """The delay below or at which that share of deliveries lies; 0 without deliveries."""
@@ -74,11 +79,12 @@ class Delays:
         """Count what is kept exactly in classes."""
         if not self.recent_s:
             return
+        self._total_s = self.total_s
         delays_s = np.array(self.recent_s)
         numbers = np.log10(np.maximum(delays_s, _SMALLEST_S) / _SMALLEST_S) * _CLASSES_PER_DECADE
         places = np.clip(numbers.astype(np.int64), 0, len(self._class_counts) - 1)
         self._class_counts += np.bincount(places, minlength=len(self._class_counts))
         self._folded_count += len(self.recent_s)
-        self._folded_total_s += float(delays_s.sum())
         self._folded_max_s = max(self._folded_max_s, float(delays_s.max()))
         self.recent_s.clear()
+        self._summed_count = 0
