@@ -16,6 +16,7 @@ from trimtab.protocol.messages import (
     Accepted,
     Advertise,
     AnyMessage,
+    ChannelConfirmed,
     Confirmed,
     ControlPublish,
     End,
@@ -30,6 +31,7 @@ from trimtab.protocol.messages import (
     Stay,
     Stayed,
     Subscribe,
+    SubscribeChannel,
     Synced,
     Unadvertise,
     Unsubscribe,
@@ -56,6 +58,8 @@ MESSAGES: list[AnyMessage] = [
     Redirect(broker="B2", address="127.0.0.1:7002", cause="B1/lb1"),
     Stay(move="c/m1"),
     Stayed(move="c/m1"),
+    SubscribeChannel(id="c1", channel="OfType", arguments={"event": "flood", "level": 3, "near": 0.5}, after=7),
+    ChannelConfirmed(id="c1", position=7),
 ]
 
 

@@ -49,6 +49,15 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     clients_max_count: int = 10_000
     """Client sessions that one broker keeps."""
 
+    has_back_end: bool = False
+    """Whether clients may subscribe to channels here."""
+
+    results_cached_max_count: int = 100_000
+    """Results of channels kept in memory for clients that are a little behind; others are fetched again."""
+
+    stream_linger_s: float = 30.0
+    """A channel's results are made for so long after the last client has gone; one that moves comes back by then."""
+
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a broker needs a name")

@@ -25,6 +25,7 @@ from typing import Final, Literal
 import msgspec
 
 from trimtab.broker.agents import Agents
+from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
@@ -40,8 +41,19 @@ from trimtab.load.agents import (
 )
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import Announcements
+from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
-from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
+from trimtab.protocol.events import (
+    BackEndEvent,
+    Connected,
+    Disconnected,
+    Event,
+    LinkRemoved,
+    MoveTo,
+    Received,
+    Step,
+    Wake,
+)
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload, Role
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
@@ -49,6 +61,7 @@ from trimtab.protocol.messages import (
     Accepted,
     Advertise,
     AnyMessage,
+    ChannelConfirmed,
     Confirmed,
     ControlPublish,
     End,
@@ -62,6 +75,7 @@ from trimtab.protocol.messages import (
     Stay,
     Stayed,
     Subscribe,
+    SubscribeChannel,
     Synced,
     Unadvertise,
     Unsubscribe,
@@ -148,6 +162,10 @@ class Broker:
         """Set when a client's queue reaches its limit: a world that steps many times at once should send first."""
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
         self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
+        self.channels: ChannelDesk | None = None
+        """Where clients subscribe to channels of the back end, if there is one."""
+        if config.has_back_end:
+            self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
         self._agents = Agents(self, agents) if agents else None
         self._agents_wait_for_start = bool(agents)
         for name, inbox in self._agents.inboxes.items() if self._agents is not None else ():
@@ -181,10 +199,14 @@ class Broker:
                 self._remove_peer(peer, now_s)
                 return []
             case Wake():
-                self._wake(now_s)
-                return []
+                return self._wake(now_s)
             case MoveTo():
                 return []  # for clients
+            case _:
+                return self._back_end_said(event, now_s)
+
+    def _back_end_said(self, event: BackEndEvent, now_s: float) -> list[Effect]:
+        return [] if self.channels is None else [*self.channels.handle(event, now_s)]
 
     def greeting(self, peer: str) -> Hello:
         """The greeting for a connection to a peer, known or not."""
@@ -290,6 +312,8 @@ class Broker:
     def wake_at_s(self) -> float | None:
         """When the broker wants its next `Wake`."""
         times = [self._next_due_s(), None if self._agents is None else self._agents.wake_at_s()]
+        if self.channels is not None:
+            times.append(self.channels.wake_at_s())
         return min((time for time in times if time is not None), default=None)
 
     def _next_due_s(self) -> float | None:
@@ -510,7 +534,11 @@ class Broker:
                         peer.announcements.discard(id)
                     self._advertisement_confirmations.forget(id)
                     self._say(self.tables.remove_advertisement(id), now_s)
+            case SubscribeChannel():
+                return self._subscribe_channel(peer, message, now_s)
             case Unsubscribe(id=id):
+                if self.channels is not None and self.channels.unsubscribe(name, id, now_s):
+                    return []
                 if self._owns(peer, self.tables.subscriptions.get(id), id, now_s):
                     self._end_subscription(peer, id, now_s)
             case Confirmed(id=id):
@@ -534,7 +562,7 @@ class Broker:
             case Refused(about=cause, reason=reason):
                 if self._agents is not None and peer.role == "client":
                     self._agents.move_ended(ClientStayed(name, cause, reason), name, now_s)
-            case Publish() | End() | Accepted() | Redirect() | Stayed():
+            case Publish() | End() | Accepted() | Redirect() | Stayed() | ChannelConfirmed():
                 pass  # data comes another way; the rest is for clients
         return []
 
@@ -560,6 +588,15 @@ class Broker:
             self._confirm_subscriptions([message.id], now_s)
         if self._agents is not None and peer.role == "client":
             self._agents.tell_all(ClientSubscribed(peer.name), now_s)
+
+    def _subscribe_channel(self, peer: Peer, message: SubscribeChannel, now_s: float) -> list[Effect]:
+        if self.channels is None or peer.role != "client":
+            reason = "this broker has no back end" if self.channels is None else "only clients subscribe to channels"
+            self._refuse(peer, message.id, reason, now_s)
+            return []
+        if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
+            return []
+        return [*self.channels.subscribe(peer.name, message, now_s)]
 
     # ---- a subscriber moves ----
 
@@ -636,6 +673,8 @@ class Broker:
             return False
         if peer.role == "client":
             count = len(peer.advertisements) + len(peer.subscriptions)
+            if self.channels is not None:
+                count += self.channels.count_of(peer.name)
             if count >= self.config.filters_per_client_max_count:
                 self._refuse(
                     peer, id, f"a client may have at most {self.config.filters_per_client_max_count:,} filters", now_s
@@ -752,6 +791,8 @@ class Broker:
             return "the greeting's name is not the name of this connection"
         if name == self.name:
             return f"{name} is this broker's own name"
+        if is_stream(name):
+            return f"{name[:100]} is a name for the results of a channel, not for a {hello.role}"
         known = self.peers.get(name)
         if known is not None and known.role != hello.role:
             return f"the name {name} belongs to a {known.role} already"
@@ -805,6 +846,8 @@ class Broker:
             self._advertisement_confirmations.forget(id)
         if peer.role == "client":
             self._say(self.tables.remove_all_from(name), now_s)
+            if self.channels is not None:
+                self.channels.client_gone(name, now_s)
             if self._agents is not None:
                 self._agents.client_gone(name, now_s)
             return
@@ -842,7 +885,7 @@ class Broker:
             if peer is not source and peer.role == "broker":
                 self.send(peer.name, message, now_s)
 
-    def _wake(self, now_s: float) -> None:
+    def _wake(self, now_s: float) -> list[Effect]:
         if self._agents is not None:
             self._agents.wake(now_s)
         while (due_s := self._next_due_s()) is not None and due_s <= now_s:
@@ -855,6 +898,7 @@ class Broker:
             peer.link.wake(now_s)
             self._maybe_sendable[name] = None
             self._watch(peer)
+        return [] if self.channels is None else [*self.channels.wake(now_s)]
 
 
 def _due_s(peer: Peer) -> float | None:

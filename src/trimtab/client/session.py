@@ -16,8 +16,9 @@ import msgspec
 from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
+from trimtab.protocol.channels import FROM_NOW_ON, STREAM_MARK, is_stream, stream_name
 from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
-from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Wake
+from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import (
@@ -25,6 +26,7 @@ from trimtab.protocol.messages import (
     Accepted,
     Advertise,
     AnyMessage,
+    ChannelConfirmed,
     Confirmed,
     End,
     MovedSubscription,
@@ -35,8 +37,10 @@ from trimtab.protocol.messages import (
     Stay,
     Stayed,
     Subscribe,
+    SubscribeChannel,
     Unadvertise,
     Unsubscribe,
+    WireValue,
     is_control,
 )
 
@@ -66,6 +70,8 @@ class ClientConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a client needs a name")
+        if is_stream(self.name):
+            raise ValueError(f"a client's name does not begin with {STREAM_MARK}")
         if self.publish_window_count < 1:
             raise ValueError("the publish window holds at least one publication")
         if min(self.reach_within_s, self.move_within_s) <= 0:
@@ -94,6 +100,14 @@ class _Move:
         """What the new broker confirmed; it counts once the move has happened."""
         self.asked_ids: dict[str, None] = {}
         """The new ids of the subscriptions that the new broker was asked to take over."""
+
+
+class _Channel(msgspec.Struct, frozen=True):
+    """A channel with arguments that the client has subscribed to."""
+
+    channel: str
+    arguments: dict[str, WireValue]
+    stream: str
 
 
 class ClientSession:
@@ -129,6 +143,11 @@ class ClientSession:
         self._ids_by_wire_id: dict[str, str] = {}
         self._move: _Move | None = None
         self._moves_count = 0
+        self._channels: dict[str, _Channel] = {}
+        self._channel_ids: dict[str, str] = {}
+        """By stream: the subscription that it is for."""
+        self._channels_said: dict[str, None] = {}
+        """Channels that the present broker was asked for."""
         self._ended_in_move: list[str] = []
         self._said_in_move: list[AnyMessage] = []
         """What the application asks for during a move; it is said to the broker that serves the client afterwards."""
@@ -156,6 +175,59 @@ class ClientSession:
         self._own_filters.add(id, filter)
         self._say(Subscribe(id=id, filter=filter), now_s)
         return id
+
+    def subscribe_channel(
+        self, channel: str, arguments: Mapping[str, WireValue], now_s: float, after: int = FROM_NOW_ON
+    ) -> str:
+        """Ask for the results of a channel, from now on or after a position; `InForce` tells when none is missed."""
+        stream = stream_name(channel, arguments)
+        if stream in self._channel_ids:
+            raise ValueError(f"{stream[1:]} is subscribed to already, as {self._channel_ids[stream]}")
+        id = self._new_id("c")
+        self._channels[id] = _Channel(channel, dict(arguments), stream)
+        self._channel_ids[stream] = id
+        if after != FROM_NOW_ON:
+            self._last_delivered[stream] = after
+        if self._move is None:
+            self._say_channel(id, now_s)
+        return id
+
+    def _say_channel(self, id: str, now_s: float) -> None:
+        wanted = self._channels[id]
+        self._channels_said[id] = None
+        after = self._last_delivered.get(wanted.stream, FROM_NOW_ON)
+        self.link.enqueue(
+            SubscribeChannel(id=id, channel=wanted.channel, arguments=wanted.arguments, after=after), now_s
+        )
+
+    def _say_channels(self, now_s: float) -> None:
+        """Ask a broker that knows nothing of this client for all channels, each after the last result delivered."""
+        self._channels_said.clear()
+        for id in self._channels:
+            self._say_channel(id, now_s)
+
+    def position_of(self, id: str) -> int | None:
+        """The position after which results of a channel come; None if that is not known, or it is no channel's id."""
+        wanted = self._channels.get(id)
+        return None if wanted is None else self._last_delivered.get(wanted.stream)
+
+    def unsubscribe_channel(self, id: str, now_s: float) -> None:
+        """End a subscription to a channel."""
+        if id not in self._channels:
+            raise KeyError(f"{id} is not an id of this client")
+        self._drop_channel(id)
+        if self._move is None:
+            self._end_channel(id, now_s)
+
+    def _end_channel(self, id: str, now_s: float) -> None:
+        del self._channels_said[id]
+        self.link.enqueue(Unsubscribe(id=id), now_s)
+
+    def _drop_channel(self, id: str) -> None:
+        stream = self._channels.pop(id).stream
+        del self._channel_ids[stream]
+        self._in_force.pop(id, None)
+        self._last_delivered.pop(stream, None)
 
     def unsubscribe(self, id: str, now_s: float) -> None:
         """End a subscription."""
@@ -240,7 +312,7 @@ class ClientSession:
                 return self._wake(now_s)
             case MoveTo():
                 return self._begin_move(event, now_s)
-            case Step() | LinkRemoved():
+            case _:
                 pass  # for brokers
         return []
 
@@ -355,6 +427,7 @@ class ClientSession:
             if move.wire_ids[id] in move.asked_ids:
                 self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
         self._say_what_waited(now_s)
+        self._say_channels(now_s)
         effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
@@ -372,6 +445,10 @@ class ClientSession:
         if move.asked_by_broker:
             self._say(Refused(about=move.cause, reason=reason, cause=move.cause), now_s)
         self._say_what_waited(now_s)
+        for id in [id for id in self._channels_said if id not in self._channels]:
+            self._end_channel(id, now_s)
+        for id in [id for id in self._channels if id not in self._channels_said]:
+            self._say_channel(id, now_s)
         return [NotMoved(move.broker, reason), Shut(move.broker)]
 
     def _say_what_waited(self, now_s: float) -> None:
@@ -395,6 +472,7 @@ class ClientSession:
             self.link.enqueue(Advertise(id=id, filter=filter), now_s)
         for id, filter in self._subscriptions.items():
             self.link.enqueue(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
+        self._say_channels(now_s)
         self._in_force.clear()
         self._announced = Announcements()
         self._held = deque([*self._unaccepted, *self._held])
@@ -450,7 +528,18 @@ class ClientSession:
                     self._announced.add(id, self._advertisements[id])
                 self._release(now_s)
                 return [InForce(id)]
+            case ChannelConfirmed(id=id, position=position):
+                if id not in self._channels:
+                    return []  # ended meanwhile
+                self._last_delivered.setdefault(self._channels[id].stream, position)
+                if id in self._in_force:
+                    return []
+                self._in_force[id] = None
+                return [InForce(id)]
             case Refused(about=about, reason=reason):
+                if about in self._channels:
+                    self._drop_channel(about)
+                    self._channels_said.pop(about, None)
                 about = self._ids_by_wire_id.get(about, about)
                 self._advertisements.pop(about, None)
                 self._announced.discard(about)
@@ -464,6 +553,8 @@ class ClientSession:
 
     def _deliver(self, message: Publish, now_s: float) -> Deliver | None:
         publisher, sequence = message.publisher, message.sequence
+        if publisher[:1] == STREAM_MARK:
+            return self._deliver_result(message, now_s)
         if self._publisher_sessions.get(publisher) != message.session:
             self._publisher_sessions[publisher] = message.session
             self._last_delivered.pop(publisher, None)  # the publisher was started again and counts from 1
@@ -475,6 +566,17 @@ class ClientSession:
             return None  # unsubscribed meanwhile
         publication = Publication.trusted(message.values)
         return Deliver(wanted, publication, publisher, sequence, now_s - message.origin_s, message.hops)
+
+    def _deliver_result(self, message: Publish, now_s: float) -> Deliver | None:
+        """A result of a channel: its position says whether it is the next one."""
+        stream, position = message.publisher, message.sequence
+        last = self._last_delivered.get(stream)
+        id = self._channel_ids.get(stream)
+        if id is None or last is None or position <= last:
+            return None  # ended or not in force yet, or delivered before
+        self._last_delivered[stream] = position
+        publication = Publication.trusted(message.values)
+        return Deliver((id,), publication, stream, position, now_s - message.origin_s, message.hops)
 
     def _release(self, now_s: float) -> None:
         """Send held publications and ends of advertisements, in order, as far as advertisements in force allow."""

@@ -17,7 +17,7 @@ import msgspec
 from trimtab.language import Filter, LanguageError, Value, limits
 from trimtab.language.values import check_name, check_value
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Frame, MapFrame, Payload, Sendable
-from trimtab.protocol.messages import AnyMessage, ControlPublish, MapMessage, Publish
+from trimtab.protocol.messages import AnyMessage, ControlPublish, MapMessage, Publish, SubscribeChannel
 
 FRAME_MAX_BYTES: Final = 2 * 1024 * 1024
 """The largest publication of the language fits in, alone."""
@@ -151,6 +151,8 @@ def _decode_message(body: bytes) -> AnyMessage:
         other = _map_messages.decode(body)
         if type(other) is ControlPublish:
             _check_values(other.values)
+        elif type(other) is SubscribeChannel:
+            _check_values(other.arguments)
         return other
     try:
         message = _decode_publication(body)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from trimtab.language import Publication
+from trimtab.protocol.messages import WireValue
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -81,10 +82,38 @@ class NotMoved(msgspec.Struct, frozen=True):
     reason: str
 
 
+class OpenStream(msgspec.Struct, frozen=True):
+    """Ask the back end to make results of a channel for these arguments, and to tell of them."""
+
+    stream: str
+    channel: str
+    arguments: dict[str, WireValue]
+
+
+class CloseStream(msgspec.Struct, frozen=True):
+    """Tell the back end that this broker wants no more results of a stream."""
+
+    stream: str
+
+
+class FetchResults(msgspec.Struct, frozen=True):
+    """Ask the back end for so many results of a stream after a position."""
+
+    stream: str
+    after: int
+    max_count: int
+
+
+BackEndRequest: TypeAlias = OpenStream | CloseStream | FetchResults
+"""What a broker wants of the back end."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something for the records, if any are kept."""
 
     record: msgspec.Struct
 
 
-Effect: TypeAlias = Close | Deliver | InForce | Taken | Rejected | Open | Shut | Moved | NotMoved | Record
+Effect: TypeAlias = (
+    Close | Deliver | InForce | Taken | Rejected | Open | Shut | Moved | NotMoved | Record | BackEndRequest
+)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from trimtab.protocol.channels import ChannelResult
 from trimtab.protocol.frames import Ack, Hello, Payload
 
 
@@ -53,4 +54,40 @@ class MoveTo(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
-Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo
+class BackEndReached(msgspec.Struct, frozen=True):
+    """The back end answers, for the first time or again; what was asked before may be lost (brokers only)."""
+
+
+class StreamOpened(msgspec.Struct, frozen=True):
+    """The back end makes results for a stream; all that come after this position can be fetched (brokers only)."""
+
+    stream: str
+    position: int
+
+
+class StreamRefused(msgspec.Struct, frozen=True):
+    """The back end makes no results for a stream, for this reason (brokers only)."""
+
+    stream: str
+    reason: str
+
+
+class ResultsExist(msgspec.Struct, frozen=True):
+    """A stream has results up to this position (brokers only)."""
+
+    stream: str
+    position: int
+
+
+class ResultsFetched(msgspec.Struct, frozen=True):
+    """The results of a stream after a position, in order; none if there are none (brokers only)."""
+
+    stream: str
+    after: int
+    results: tuple[ChannelResult, ...]
+
+
+BackEndEvent: TypeAlias = BackEndReached | StreamOpened | StreamRefused | ResultsExist | ResultsFetched
+"""What the back end has to say to a broker."""
+
+Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo | BackEndEvent

@@ -18,6 +18,7 @@ from typing import cast
 
 import msgspec
 
+from trimtab.protocol.channels import is_stream
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Payload, Sendable
 from trimtab.protocol.messages import AnyMessage, Publish, is_control
 
@@ -150,9 +151,9 @@ class Link:
         (self._control if is_control(message) else self.data).append(message)
 
     def drop_oldest_data(self) -> Sendable | None:
-        """Give up the publication that has waited longest, for queues that may lose; markers stay."""
+        """Give up the publication that has waited longest, for queues that may lose; markers and results stay."""
         for place, message in enumerate(self.data):
-            if isinstance(message, Publish | bytes):
+            if isinstance(message, bytes) or (isinstance(message, Publish) and not is_stream(message.publisher)):
                 del self.data[place]
                 return message
         return None

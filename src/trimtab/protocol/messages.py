@@ -61,6 +61,25 @@ class Unsubscribe(Message, frozen=True, tag="unsub"):
     id: str
 
 
+class SubscribeChannel(Message, frozen=True, tag="csub"):
+    """A client wants the results of a channel for these arguments that come after a position (-1: from now on).
+
+    Said again for the same id it means: go on after this position.
+    """
+
+    id: str
+    channel: str
+    arguments: dict[str, WireValue]
+    after: int = -1
+
+
+class ChannelConfirmed(Message, frozen=True, tag="cok"):
+    """The client's subscription to a channel is in force: all results after this position will come."""
+
+    id: str
+    position: int
+
+
 class Confirmed(Message, frozen=True, tag="ok"):
     """The receiver's advertisement or subscription is in force everywhere behind the sender."""
 
@@ -196,6 +215,8 @@ MapMessage = (
     | Unadvertise
     | Subscribe
     | Unsubscribe
+    | SubscribeChannel
+    | ChannelConfirmed
     | Confirmed
     | ControlPublish
     | Accepted

@@ -10,10 +10,11 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker, Peer
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.effects import Close, Effect, Record
-from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Step, Wake
+from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record
+from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Step, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.messages import Publish
+from trimtab.simulation.back_end import BackEnd
 from trimtab.simulation.capacity import (
     PUBLICATION_BYTES,
     Capacity,
@@ -104,6 +105,8 @@ class BrokerHost:
         self.is_paused = False
         self.records: WorldRecords | None = None
         """Told what the broker's agents have for the records, where records are wanted."""
+        self.back_end: BackEnd | None = None
+        """Where channels come from, if anywhere."""
         self._clock = clock
         self._transport = transport
         self._closed = closed
@@ -186,6 +189,11 @@ class BrokerHost:
         if self.is_paused:
             self._waiting.append((action, arguments))
         return self.is_paused
+
+    def back_end_said(self, event: BackEndEvent) -> None:
+        """News or an answer of the back end."""
+        self._carry_out(self.broker.handle(event, self._clock.now_s))
+        self.pump()
 
     # ---- work ----
 
@@ -335,8 +343,11 @@ class BrokerHost:
                 connection.stays_down = True
                 self._transport.take_down(connection)
                 connection.host_opposite(self.name).dismissed(self.name, effect.reason)
-            elif isinstance(effect, Record) and self.records is not None:
-                self.records.told(effect.record)
+            elif isinstance(effect, Record):
+                if self.records is not None:
+                    self.records.told(effect.record)
+            elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self.back_end is not None:
+                self.back_end.ask(self, effect)
 
     def dismissed(self, peer: str, reason: str) -> None:
         """A neighbour has closed the connection; it comes back only if somebody links the two again."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from trimtab.broker import core
+from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.core import Broker
 from trimtab.broker.routing import CoveredSubscriptions, RoutingTables
@@ -258,6 +259,51 @@ def _hold_nobody_back() -> list[Patch]:
     return [(Broker, "_must_wait", lambda self, source: False)]
 
 
+def _close_streams_at_once() -> list[Patch]:
+    original = ChannelDesk.__init__
+
+    def init(self: ChannelDesk, broker: Broker, cache_max_count: int, linger_s: float) -> None:
+        original(self, broker, cache_max_count, 0.0)
+
+    return [(ChannelDesk, "__init__", init)]
+
+
+def _forget_channel_positions() -> list[Patch]:
+    original = ClientSession._say_channel
+
+    def say_channel(self: ClientSession, id: str, now_s: float) -> None:
+        kept = dict(self._last_delivered)
+        self._last_delivered.clear()
+        original(self, id, now_s)
+        self._last_delivered.update(kept)
+
+    return [(ClientSession, "_say_channel", say_channel)]
+
+
+def _never_ask_back_end_again() -> list[Patch]:
+    return [(ChannelDesk, "_ask_again", lambda self: [])]
+
+
+def _feed_from_the_cache_alone() -> list[Patch]:
+    original = ChannelDesk._fetched
+
+    def fetched(self: ChannelDesk, stream: Any, after: int, results: Any, now_s: float) -> None:
+        original(self, stream, after, results if after == stream.cached_until else (), now_s)
+
+    return [(ChannelDesk, "_fetched", fetched)]
+
+
+def _feed_twice() -> list[Patch]:
+    original = ClientSession._deliver_result
+
+    def deliver_result(self: ClientSession, message: Publish, now_s: float) -> Any:
+        if message.publisher in self._last_delivered:
+            self._last_delivered[message.publisher] = 0
+        return original(self, message, now_s)
+
+    return [(ClientSession, "_deliver_result", deliver_result)]
+
+
 BUGS: Final = tuple(
     Bug(name, text, patches)
     for name, text, patches in (
@@ -300,6 +346,15 @@ BUGS: Final = tuple(
         ("forget-credit", "some messages are never said to be dealt with", _forget_credit),
         ("never-go-on", "what was held back for a congested queue is held back for ever", _never_go_on),
         ("hold-nobody-back", "a congested queue holds nobody back", _hold_nobody_back),
+        ("close-streams-at-once", "a stream ends with its last client, also if that moves", _close_streams_at_once),
+        ("forget-channel-positions", "a client that moves begins its channels anew", _forget_channel_positions),
+        (
+            "never-ask-back-end-again",
+            "what was asked while the back end was away is forgotten",
+            _never_ask_back_end_again,
+        ),
+        ("feed-from-the-cache-alone", "a client that is behind the cache gets no results", _feed_from_the_cache_alone),
+        ("skip-result-duplicate-check", "a client takes results that it has had", _feed_twice),
         ("forget-new-stream", "what the new broker sends during a move is thrown away", _forget_new_stream),
     )
 )

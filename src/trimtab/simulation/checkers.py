@@ -15,7 +15,9 @@ import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.matching import Matcher
+from trimtab.protocol.channels import STREAM_MARK
 from trimtab.protocol.effects import Deliver
+from trimtab.simulation.channel_checker import ChannelChecker
 from trimtab.simulation.delays import Delays
 
 _SAMPLE_EVERY: Final = 256
@@ -59,6 +61,7 @@ class DeliveryChecker:
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
+        self.channels = ChannelChecker(self._violate)
         self.subscriptions: dict[str, Subscription] = {}
         self.advertisements: dict[str, tuple[str, Filter]] = {}
         """Live ones: the client and the filter."""
@@ -103,6 +106,7 @@ class DeliveryChecker:
 
     def left(self, client: str) -> None:
         """A client has gone for good."""
+        self.channels.left(client)
         for subscription in self.subscriptions.values():
             if subscription.client == client and not subscription.ended:
                 self.unsubscribed(subscription.id)
@@ -181,6 +185,9 @@ class DeliveryChecker:
     def delivered(self, client: str, deliver: Deliver, now_s: float) -> None:
         """A client has handed a publication to its application."""
         publisher, sequence = deliver.publisher, deliver.sequence
+        if publisher[0] == STREAM_MARK:
+            self.channels.delivered(deliver.subscriptions[0], sequence, now_s)
+            return
         key = (publisher, sequence)
         due = self._due.get(key)
         self.deliveries_count += len(deliver.subscriptions)
@@ -221,6 +228,7 @@ class DeliveryChecker:
 
     def check_at_rest(self) -> None:
         """Nothing is under way any more: what must have been delivered and was not is missing."""
+        self.channels.check_at_rest()
         for publisher, sequence, subscription in self._undelivered():
             if not subscription.ended:
                 self._violate("missing", f"{publisher}:{sequence} to {subscription.id}")

@@ -214,7 +214,11 @@ class ClientHost:
                 if records is not None:
                     records.delivered(self.session, effect, at_s)
             case InForce(id=id):
-                self._checker.in_force(id, at_s)
+                position = self.session.position_of(id)
+                if position is None:
+                    self._checker.in_force(id, at_s)
+                else:
+                    self._checker.channels.in_force(id, position)
             case Taken(sequence=sequence):
                 self._checker.taken(self.name, sequence)
                 self._publish_held_back()

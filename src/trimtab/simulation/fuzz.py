@@ -21,6 +21,7 @@ from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.load.agents import Agent
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.messages import WireValue
 from trimtab.simulation.bugs import Bug
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
@@ -57,6 +58,16 @@ class Act(msgspec.Struct, frozen=True):
     broker: str = ""
 
 
+class ChannelAct(msgspec.Struct, frozen=True):
+    """What happens to channels at a time: a result, a client that wants one or wants it no more, an absence."""
+
+    at_s: float
+    what: Literal["happen", "want", "unwant", "away"]
+    argument: int = 0
+    client: str = ""
+    for_s: float = 0.0
+
+
 class Guest(msgspec.Struct, frozen=True):
     """A broker that joins the running network as a leaf; it leaves again, or stays and gets a client."""
 
@@ -88,6 +99,8 @@ class Plan(msgspec.Struct, frozen=True):
     broker_queue_high_count: int
     is_balanced: bool
     """Whether agents in the brokers move subscribers, hastily."""
+    channel_acts: list[ChannelAct]
+    back_end_latency_s: float
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -100,6 +113,8 @@ class RunReport(msgspec.Struct, frozen=True):
     moves_count: int
     dropped_count: int
     disconnected_count: int
+    results_count: int
+    """Results of channels that were delivered."""
     faults_count: dict[str, int]
     violations: list[Violation]
     trace_hash: str
@@ -141,7 +156,24 @@ def draw_plan(seed: int) -> Plan:
         data_window_count=limits.choice((1, 3, 1024)),
         broker_queue_high_count=limits.choice((1, 5, 4096)),
         is_balanced=is_balanced,
+        channel_acts=_draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else [],
+        back_end_latency_s=limits.choice((0.0, 0.02, 0.5)),
     )
+
+
+def _draw_channel_acts(rng: Random, clients: list[str]) -> list[ChannelAct]:
+    arguments_count = rng.randint(1, 3)
+    acts = [ChannelAct(rng.uniform(1.0, CHURN_S), "happen", rng.randrange(arguments_count)) for _ in range(120)]
+    for name in clients:
+        time_s = rng.uniform(0.5, 6.0)
+        for _ in range(rng.randint(0, 6)):
+            what: Literal["want", "unwant"] = "want" if rng.random() < 0.7 else "unwant"
+            acts.append(ChannelAct(time_s, what, rng.randrange(arguments_count), name))
+            time_s += rng.expovariate(1 / rng.choice((0.02, 0.5, 2.0)))
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        at_s = rng.uniform(1.0, CHURN_S - 2.0)
+        acts.append(ChannelAct(at_s, "away", for_s=rng.uniform(0.05, CHURN_S - at_s)))
+    return sorted((act for act in acts if act.at_s < CHURN_S), key=lambda act: act.at_s)
 
 
 def _draw_guest(rng: Random, number: int, brokers: list[str]) -> Guest:
@@ -319,11 +351,15 @@ def run_plan(plan: Plan) -> RunReport:
             slow_policy=plan.slow_policy,
             broker_queue_high_count=plan.broker_queue_high_count,
             client_queue_max_count=plan.client_queue_max_count,
+            has_back_end=bool(plan.channel_acts),
+            results_cached_max_count=plan.seed % 5,
         )
 
     def agents(name: str) -> list[Agent]:
         return agents_of("padres" if plan.is_balanced else "none", name, plan.seed, _HASTY)
 
+    if plan.channel_acts:
+        world.add_back_end(("near",), plan.back_end_latency_s)
     for name, capacity in plan.brokers.items():
         world.add_broker(config(name), capacity, agents(name))
     for first, second, latency_s in plan.links:
@@ -339,6 +375,8 @@ def run_plan(plan: Plan) -> RunReport:
     own = _OwnIds()
     for act in plan.acts:
         world.at(act.at_s, _do, world, own, act)
+    for channel_act in plan.channel_acts:
+        world.at(channel_act.at_s, _do_channel, world, own, channel_act)
     world.at(CHURN_S, _retire_agents, world)
     try:
         world.run(CHURN_S + REST_WITHIN_S, EVENTS_MAX_COUNT)
@@ -357,6 +395,7 @@ def run_plan(plan: Plan) -> RunReport:
         moves_count=world.moves_count,
         dropped_count=checker.dropped_count,
         disconnected_count=checker.disconnected_count,
+        results_count=checker.channels.delivered_count,
         faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
         violations=checker.violations,
         trace_hash=world.trace.hexdigest(),
@@ -383,6 +422,7 @@ class _OwnIds:
     def __init__(self) -> None:
         self.advertisements: dict[str, list[tuple[str, Filter]]] = {}
         self.subscriptions: dict[str, list[str]] = {}
+        self.channels: dict[tuple[str, int], str] = {}
 
 
 def _do(world: World, own: _OwnIds, act: Act) -> None:
@@ -420,6 +460,24 @@ def _do(world: World, own: _OwnIds, act: Act) -> None:
                 world.publish(act.client, publication)
 
 
+def _do_channel(world: World, own: _OwnIds, act: ChannelAct) -> None:
+    assert world.back_end is not None
+    arguments: dict[str, WireValue] = {"place": act.argument}
+    is_there = act.client in world.clients and not world.clients[act.client].has_left
+    match act.what:
+        case "happen":
+            world.back_end.happen("near", arguments, {"what": "quake"})
+        case "want":
+            if is_there and (act.client, act.argument) not in own.channels:
+                own.channels[act.client, act.argument] = world.subscribe_channel(act.client, "near", arguments)
+        case "unwant":
+            id = own.channels.pop((act.client, act.argument), None)
+            if is_there and id is not None:
+                world.unsubscribe_channel(act.client, id)
+        case "away":
+            world.back_end.go_away(act.for_s)
+
+
 class FuzzReport(msgspec.Struct, frozen=True):
     """What many runs showed."""
 
@@ -431,6 +489,8 @@ class FuzzReport(msgspec.Struct, frozen=True):
     moves_count: int
     dropped_count: int
     disconnected_count: int
+    results_count: int
+    """Results of channels that were delivered."""
     faults_count: dict[str, int]
     failures: list[RunReport]
     trace_hash: str
@@ -457,6 +517,7 @@ def fuzz(
             moves=report.moves_count,
             dropped=report.dropped_count,
             disconnected=report.disconnected_count,
+            results=report.results_count,
         )
         faults.update(report.faults_count)
         if report.violations:
@@ -470,6 +531,7 @@ def fuzz(
         moves_count=totals["moves"],
         dropped_count=totals["dropped"],
         disconnected_count=totals["disconnected"],
+        results_count=totals["results"],
         faults_count=dict(sorted(faults.items())),
         failures=failures,
         trace_hash=trace.hexdigest(),

@@ -19,8 +19,11 @@ from trimtab.client.session import MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig, 
 from trimtab.language import Filter, Publication, Value
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
+from trimtab.protocol.channels import stream_name
 from trimtab.protocol.effects import Close
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.messages import WireValue
+from trimtab.simulation.back_end import BackEnd
 from trimtab.simulation.broker_host import BoundedBroker, BrokerHost, ObservedBroker
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import DeliveryChecker
@@ -70,6 +73,8 @@ class World:
             self._link_config.window_frames_count // 4,
         )
         self._around.brokers = self.brokers
+        self.back_end: BackEnd | None = None
+        """Where channels come from, if anywhere."""
 
     # ---- time ----
 
@@ -162,6 +167,14 @@ class World:
             acknowledge_after_s=self._acknowledge_after_s,
         )
         self.brokers[config.name].records = self.records
+        if config.has_back_end and self.back_end is not None:
+            self.brokers[config.name].back_end = self.back_end
+            self.back_end.join(self.brokers[config.name])
+
+    def add_back_end(self, channels: tuple[str, ...], latency_s: float = 0.001) -> BackEnd:
+        """A back end for the brokers that are started afterwards and may have one."""
+        self.back_end = BackEnd(self.clock, self.checker.channels, latency_s, channels)
+        return self.back_end
 
     def add_link(self, first: str, second: str, latency_s: float = 0.001) -> None:
         """Link two brokers; their connection comes up after the latency."""
@@ -240,6 +253,21 @@ class World:
         self.checker.subscribed(id, client, filter)
         host.send()
         return id
+
+    def subscribe_channel(self, client: str, channel: str, arguments: dict[str, WireValue]) -> str:
+        """A client asks for the results of a channel from now on."""
+        host = self.clients[client]
+        id = host.session.subscribe_channel(channel, arguments, self.now_s)
+        self.checker.channels.subscribed(id, client, stream_name(channel, arguments))
+        host.send()
+        return id
+
+    def unsubscribe_channel(self, client: str, id: str) -> None:
+        """A client ends a subscription to a channel."""
+        host = self.clients[client]
+        self.checker.channels.ended(id)
+        host.session.unsubscribe_channel(id, self.now_s)
+        host.send()
 
     def unsubscribe(self, client: str, id: str) -> None:
         """A client ends a subscription."""
