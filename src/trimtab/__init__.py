@@ -37,6 +37,7 @@ from trimtab.language import (
 from trimtab.matching import CoveringSet, Matcher
 
 if TYPE_CHECKING:
+    from trimtab.activedata.active import ActiveData
     from trimtab.network.blocking_client import BlockingClient
     from trimtab.network.client import Client
     from trimtab.network.local_network import Network
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActiveData",
     "BlockingClient",
     "Client",
     "ContradictionError",
@@ -75,14 +77,19 @@ __all__ = [
     "suffix",
 ]
 
-_NETWORK_MODULES = {"BlockingClient": "blocking_client", "Client": "client", "Network": "local_network"}
+_LATE_MODULES = {
+    "ActiveData": "activedata.active",
+    "BlockingClient": "network.blocking_client",
+    "Client": "network.client",
+    "Network": "network.local_network",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the network world when it is first asked for: it needs an event loop, which filters do not."""
-    module = _NETWORK_MODULES.get(name)
+    """Load the network world and active data when first asked for: filters need neither event loop nor Spark."""
+    module = _LATE_MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"trimtab.network.{module}"), name)
+    return getattr(import_module(f"trimtab.{module}"), name)

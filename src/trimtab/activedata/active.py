@@ -1,0 +1,422 @@
+"""Active data: datasets that tell who subscribed to them what is new.
+
+`ActiveData` opens a directory, starts Spark and runs the channels. Everything it has acknowledged is in the directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from trimtab.activedata.catalog import (
+    BrokerEntry,
+    Catalog,
+    ChannelEntry,
+    DatasetEntry,
+    FeedEntry,
+    SubscriptionEntry,
+)
+from trimtab.activedata.channel_queries import Dataset, compile_channel
+from trimtab.activedata.datasets import StoredDataset
+from trimtab.activedata.dead_letters import DeadLetter, DeadLetters
+from trimtab.activedata.definitions import check_arguments, check_body
+from trimtab.activedata.engine import Engine, RunningChannel
+from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
+from trimtab.activedata.feeds import FeedAnswer, Feeds, OverlayAdapter
+from trimtab.activedata.fields import Scalar, ValueMistake
+from trimtab.activedata.results import Result, Results
+from trimtab.activedata.spark import SparkSettings
+from trimtab.activedata.spark_errors import placed_error
+from trimtab.activedata.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
+from trimtab.activedata.statements import (
+    CreateBroker,
+    CreateChannel,
+    CreateDataset,
+    CreateFeed,
+    Drop,
+    Placed,
+    Put,
+    Query,
+    Subscribe,
+    SwitchFeed,
+    Unsubscribe,
+    parse_statements,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RETAIN_S: Final = 86_400.0
+"""Results are kept for a day unless a channel says otherwise."""
+
+QUERY_ROWS_MAX_COUNT: Final = 100_000
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a statement did, in words, and the rows that it gave."""
+
+    said: str
+    rows: list[dict[str, Any]] = []
+
+
+class ActiveData:
+    """Datasets, feeds, channels and results in a directory, on Spark.
+
+    One process at a time has a directory open. `spark` says how Spark is started; a session that runs already may be
+    lent to one object after the other. `overlay` connects feeds to a broker network; without it feeds from the
+    overlay cannot be started.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        spark: SparkSettings | SparkViews | None = None,
+        overlay: OverlayAdapter | None = None,
+    ) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock_file = (self.directory / "lock").open("w")
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ActiveDataError(f"{self.directory} is in use by another process") from None
+        self.catalog = Catalog(self.directory / "catalog.sqlite")
+        self.results_store = Results(self.directory / "results")
+        self.dead_letters = DeadLetters(self.directory / "dead_letters")
+        self.datasets: dict[str, StoredDataset] = {}
+        for entry in self.catalog.datasets():
+            self.datasets[entry.name.lower()] = self._stored(entry.id, entry.name)
+        self._owns_spark = not isinstance(spark, SparkViews)
+        if isinstance(spark, SparkViews):
+            self.views = spark
+            self.views.clear()
+        else:
+            self.views = SparkViews(spark or SparkSettings(), self.directory / "spark")
+        self.engine = Engine(self.catalog, self.views, self.datasets, self.results_store, self._put_aside)
+        for channel in self.catalog.channels():
+            self._run_channel(channel)
+        self.engine.start()
+        self.feeds = Feeds(self.catalog, self.datasets, self.dead_letters, self.engine.wake, overlay)
+        self.feeds.start()
+
+    def __enter__(self) -> ActiveData:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop feeds and channels, and Spark."""
+        self.feeds.stop()
+        self.engine.stop()
+        if self._owns_spark:
+            self.views.stop()
+        self.catalog.close()
+        self._lock_file.close()
+
+    # Statements
+
+    def run(self, text: str) -> list[Answer]:
+        """Run statements one after the other; the first wrong one stops with its position, those before it stay.
+
+        A statement is told apart by its first word; see docs/active-data.md.
+        """
+        return list(self.run_each(text))
+
+    def run_each(self, text: str) -> Iterator[Answer]:
+        """Run statements and give each one's answer as it comes."""
+        for placed in parse_statements(text):
+            try:
+                yield self._run(text, placed)
+            except StatementError:
+                raise
+            except (NotFoundError, ValueMistake) as error:
+                raise StatementError(text, _position(placed), str(error)) from error
+
+    def _run(self, text: str, placed: Placed) -> Answer:
+        match placed.statement:
+            case CreateDataset() as each:
+                return self._create_dataset(each, text, placed.start)
+            case CreateFeed() as each:
+                return self._create_feed(each, text)
+            case SwitchFeed(name=name, running=running):
+                self.feeds.switch(self.catalog.feed(name), running)
+                return Answer(f"feed {name} {'started' if running else 'stopped'}")
+            case CreateChannel() as each:
+                return self._create_channel(each, text, placed.start)
+            case CreateBroker(name=name, address=address):
+                self.catalog.add_broker(name, address)
+                return Answer(f"broker {name} at {address}")
+            case Subscribe() as each:
+                return self._subscribe(each, text)
+            case Unsubscribe(subscription=number):
+                self.unsubscribe(number)
+                return Answer(f"subscription {number} ended")
+            case Drop() as each:
+                return self._drop(each, text, placed.start)
+            case Put() as each:
+                return self._put(each)
+            case Query(text=query):
+                return self._query(query, text, placed.start)
+
+    def _create_dataset(self, each: CreateDataset, text: str, start: int) -> Answer:
+        if each.name.lower() in self.datasets:
+            if each.if_not_exists:
+                return Answer(f"dataset {each.name} exists")
+            raise StatementError(text, start, f"there is a dataset {each.name!r} already")
+        entry = self.catalog.add_dataset(each.name, each.fields, each.key, each.active)
+        self.datasets[each.name.lower()] = self._stored(entry.id, each.name)
+        return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
+
+    def _stored(self, dataset_id: int, name: str) -> StoredDataset:
+        entry = self.catalog.dataset(name)
+        return StoredDataset(entry, self.directory / "datasets" / f"{name}-{dataset_id}", self.catalog)
+
+    def _create_feed(self, each: CreateFeed, text: str) -> Answer:
+        if each.name.lower() in (feed.name.lower() for feed in self.catalog.feeds()):
+            if each.if_not_exists:
+                return Answer(f"feed {each.name} exists")
+            raise StatementError(text, each.position, f"there is a feed {each.name!r} already")
+        if each.dataset.lower() not in self.datasets:
+            raise StatementError(text, each.position, f"there is no dataset {each.dataset!r}")
+        self.feeds.check(each.source)
+        self.catalog.add_feed(each.name, each.dataset, each.source)
+        return Answer(f"feed {each.name} into {each.dataset} created; START FEED {each.name} starts it")
+
+    def _create_channel(self, each: CreateChannel, text: str, start: int) -> Answer:
+        if each.name.lower() in self.engine.channels:
+            if each.if_not_exists:
+                return Answer(f"channel {each.name} exists")
+            raise StatementError(text, start, f"there is a channel {each.name!r} already")
+        known = {name: Dataset(d.entry.name, d.entry.fields, d.entry.active) for name, d in self.datasets.items()}
+        try:
+            query, body = compile_channel(each.body, each.parameters, known)
+            columns = check_body(self.views, self.datasets, body, query, each.parameters)
+        except StatementError as error:
+            raise StatementError(text, each.body_start + error.position, error.reason) from None
+        entry = self.catalog.add_channel(
+            ChannelEntry(
+                id=0,
+                name=each.name,
+                parameters=each.parameters,
+                period_s=each.period_s,
+                retain_s=each.retain_s or RETAIN_S,
+                body=each.body,
+                driver=query.driver,
+                lookups=query.lookups,
+                columns=columns,
+                position=self.datasets[query.driver.lower()].last_sequence,
+            )
+        )
+        self._run_channel(entry)
+        kind = "continuous channel" if each.period_s is None else f"channel, every {each.period_s:g} s,"
+        return Answer(f"{kind} {each.name} created")
+
+    def _run_channel(self, entry: ChannelEntry) -> RunningChannel:
+        known = {name: Dataset(d.entry.name, d.entry.fields, d.entry.active) for name, d in self.datasets.items()}
+        query, _ = compile_channel(entry.body, entry.parameters, known)
+        position = max(entry.position, self.results_store.channel_position(entry.id))
+        rows = (SubscriptionRow(each.id, each.since, each.arguments) for each in self.catalog.subscriptions(entry.id))
+        table = SubscriptionTable(entry.id, entry.parameters, rows)
+        channel = RunningChannel(msgspec.structs.replace(entry, position=position), query, table, time.monotonic())
+        self.engine.add(channel)
+        return channel
+
+    def _drop(self, each: Drop, text: str, start: int) -> Answer:
+        try:
+            finders: dict[str, Callable[[str], DatasetEntry | FeedEntry | ChannelEntry | BrokerEntry]] = {
+                "DATASET": self.catalog.dataset,
+                "FEED": self.catalog.feed,
+                "CHANNEL": self.catalog.channel,
+                "BROKER": self.catalog.broker,
+            }
+            entry = finders[each.kind](each.name)
+        except NotFoundError:
+            if each.if_exists:
+                return Answer(f"there is no {each.kind.lower()} {each.name}")
+            raise
+        users = [] if each.cascade else self._users(each.kind, entry.id, entry.name)
+        if users:
+            raise StatementError(text, start, f"{entry.name} cannot be dropped: {', '.join(users)} depend on it")
+        match each.kind:
+            case "CHANNEL":
+                self.engine.remove(entry.name)
+                self.results_store.remove_channel(entry.id)
+            case "FEED":
+                self.feeds.switch(self.catalog.feed(entry.name), False)
+            case "DATASET":
+                self.views.hide(entry.name)
+                self.datasets.pop(entry.name.lower())
+            case "BROKER":
+                for subscription in self.catalog.subscriptions(broker_id=entry.id):
+                    self.unsubscribe(subscription.id)
+        self.catalog.drop(each.kind, entry.id)
+        return Answer(f"{each.kind.lower()} {entry.name} dropped")
+
+    def _users(self, kind: str, entry_id: int, name: str) -> list[str]:
+        """What depends on a definition, in words."""
+        found: list[str] = []
+        if kind == "DATASET":
+            found += [f"feed {each.name}" for each in self.catalog.feeds() if each.dataset.lower() == name.lower()]
+            for channel in self.catalog.channels():
+                if name.lower() in (channel.driver.lower(), *(each.lower() for each in channel.lookups)):
+                    found.append(f"channel {channel.name}")
+        if kind == "CHANNEL" and (count := self.catalog.subscriptions_count(entry_id)):
+            found.append(f"{count:,} subscriptions")
+        if kind == "BROKER" and (count := len(self.catalog.subscriptions(broker_id=entry_id))):
+            found.append(f"{count:,} subscriptions (CASCADE ends them)")
+        if kind == "FEED" and self.catalog.feed(name).running:
+            found.append(f"it is running (STOP FEED {name}), and records")
+        return found
+
+    def _put(self, each: Put) -> Answer:
+        dataset = self._dataset(each.dataset)
+        columns = each.columns or tuple(field.name for field in dataset.entry.fields)
+        rows = []
+        for row in each.rows:
+            if len(row) != len(columns):
+                raise ValueMistake(f"{len(row)} values for {len(columns)} fields")
+            rows.append(dataset.check(dict(zip(columns, row, strict=True))))
+        taken = dataset.take(rows)
+        self.engine.wake()
+        if taken.refused:
+            raise ValueMistake(taken.refused[0][1])
+        return Answer(f"{taken.accepted_count:,} records into {dataset.entry.name}")
+
+    def _dataset(self, name: str) -> StoredDataset:
+        self.catalog.dataset(name)
+        return self.datasets[name.lower()]
+
+    def _query(self, query: str, text: str, start: int) -> Answer:
+        try:
+            frame = self.frame(query)
+            rows = frame.limit(QUERY_ROWS_MAX_COUNT + 1).toArrow().to_pylist()
+        except Exception as error:
+            from pyspark.errors import PySparkException
+
+            if not isinstance(error, PySparkException):
+                raise
+            raise placed_error(error, text, start, len(query)) from None
+        said = f"{len(rows):,} rows"
+        if len(rows) > QUERY_ROWS_MAX_COUNT:
+            rows = rows[:QUERY_ROWS_MAX_COUNT]
+            said = f"the first {QUERY_ROWS_MAX_COUNT:,} rows"
+        return Answer(said, rows)
+
+    def frame(self, query: str):  # type: ignore[no-untyped-def]
+        """A query over datasets, results and dead letters as a DataFrame of Spark."""
+        words = {word.lower() for word in _words(query)}
+        with self.views.lock:
+            for name, dataset in self.datasets.items():
+                if name in words:
+                    self.views.show_store(dataset.entry.name, dataset.store, cached=not dataset.entry.active)
+            if "results" in words:
+                self.views.show_store("results", self.results_store.store, cached=False)
+            if "dead_letters" in words:
+                self.views.show_store("dead_letters", self.dead_letters.store, cached=False)
+            return self.views.session.sql(query)
+
+    # Feeds
+
+    def feed(self, name: str, lines: bytes | Iterable[Mapping[str, Scalar]]) -> FeedAnswer:
+        """Give records to a feed; those that it accepts are durable when this returns."""
+        if not isinstance(lines, bytes):
+            lines = b"\n".join(msgspec.json.encode(each) for each in lines)
+        return self.feeds.take_lines(self.catalog.feed(name), lines, "http", 0)
+
+    # Subscriptions
+
+    def _subscribe(self, each: Subscribe, text: str) -> Answer:
+        channel = self.catalog.channel(each.channel)
+        names = [field.name for field in channel.parameters]
+        if each.positional and len(each.positional) != len(names):
+            said = f"{each.channel} takes {len(names)} arguments ({', '.join(names)}), {len(each.positional)} are given"
+            raise StatementError(text, each.position, said)
+        arguments = dict(zip(names, each.positional, strict=True)) if each.positional else each.named
+        made = self.subscribe_many(each.channel, [arguments], each.broker)[0]
+        return Answer(f"subscription {made.id}", [{"subscription": made.id}])
+
+    def subscribe(self, channel: str, broker: str, **arguments: Scalar) -> int:
+        """Subscribe a broker to a channel; answers the subscription's number, the same if there is one already."""
+        return self.subscribe_many(channel, [arguments], broker)[0].id
+
+    def subscribe_many(self, channel: str, arguments: list[dict[str, Scalar]], broker: str) -> list[SubscriptionEntry]:
+        """Subscribe a broker to a channel with many sets of arguments; all of them or, if one is wrong, none."""
+        entry = self.catalog.channel(channel)
+        checked = [check_arguments(entry, each) for each in arguments]
+        running = self.engine.channels[entry.name.lower()]
+        dataset = self.datasets[running.query.driver.lower()]
+        with dataset.lock:
+            made = self.catalog.subscribe(entry.id, self.catalog.broker(broker).id, checked, dataset.last_sequence)
+        running.subscriptions.add([SubscriptionRow(each.id, each.since, each.arguments) for each in made])
+        return made
+
+    def unsubscribe(self, subscription: int) -> None:
+        """End a subscription; its results can no longer be fetched."""
+        entry = self.catalog.subscription(subscription)
+        self.catalog.unsubscribe([subscription])
+        for channel in self.engine.channels.values():
+            if channel.entry.id == entry.channel:
+                channel.subscriptions.end({subscription})
+        self.results_store.forget([subscription])
+
+    # Results
+
+    def results(self, subscription: int, after: int = 0, limit: int = 1_000) -> list[Result]:
+        """Results of a subscription above a position, oldest first."""
+        self.catalog.subscription(subscription)
+        return self.results_store.fetch(subscription, after, limit)
+
+    def wait(self, subscriptions: list[int], after: int, wait_s: float) -> dict[int, int]:
+        """Wait until one of these subscriptions has results above a position; answers the newest position of each."""
+        end_s = time.monotonic() + wait_s
+        while True:
+            found = self.results_store.newest(subscriptions, after)
+            left_s = end_s - time.monotonic()
+            if found or left_s <= 0:
+                return found
+            with self.results_store.news:
+                if self.results_store.last_position <= after:
+                    self.results_store.news.wait(left_s)
+                else:
+                    self.results_store.news.wait(min(left_s, 1.0))
+
+    def settle(self, timeout_s: float = 60.0) -> None:
+        """Wait until the continuous channels have seen every record; for tests, notebooks and the command line."""
+        end_s = time.monotonic() + timeout_s
+        while time.monotonic() < end_s:
+            behind = [
+                each.entry.name
+                for each in self.engine.channels.values()
+                if each.entry.period_s is None
+                and (each.busy or each.position < self.datasets[each.query.driver.lower()].last_sequence)
+            ]
+            if not behind:
+                return
+            time.sleep(0.01)
+        raise ActiveDataError(f"after {timeout_s:g} s these channels are still behind: {', '.join(behind)}")
+
+    def _put_aside(self, channel: RunningChannel, records: pa.Table, reason: str) -> None:
+        letters = [
+            DeadLetter(channel.entry.name, "channel", row.pop("_sequence"), reason, msgspec.json.encode(row).decode())
+            for row in records.to_pylist()
+        ]
+        self.dead_letters.add(letters, {f"channel-{channel.entry.id}": letters[-1].place})
+
+
+def _position(placed: Placed) -> int:
+    return getattr(placed.statement, "position", 0) or placed.start
+
+
+def _words(query: str) -> list[str]:
+    from trimtab.activedata.tokens import split_tokens
+
+    return [token.text.strip("`") for token in split_tokens(query) if token.kind in ("word", "quoted")]

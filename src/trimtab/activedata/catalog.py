@@ -1,0 +1,417 @@
+"""The definitions, subscriptions, positions and counts of active data, in SQLite.
+
+What a reader sees (records, results) is in Delta tables; here stands what is needed to go on after a restart. Where
+both know something (how far a channel has come), the Delta table is right, and the catalog is brought forward.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from trimtab.activedata.errors import ActiveDataError, NotFoundError, StorageError
+from trimtab.activedata.fields import Field, Scalar
+from trimtab.activedata.statements import Source
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS datasets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, fields TEXT NOT NULL,
+    key TEXT NOT NULL, active INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS feeds (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE,
+    dataset TEXT NOT NULL COLLATE NOCASE, source TEXT NOT NULL, running INTEGER NOT NULL DEFAULT 0,
+    accepted INTEGER NOT NULL DEFAULT 0,
+    repeated INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0, error TEXT);
+CREATE TABLE IF NOT EXISTS offsets (
+    feed INTEGER NOT NULL, source TEXT NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (feed, source)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS keys (
+    dataset INTEGER NOT NULL, key BLOB NOT NULL, content BLOB NOT NULL, sequence INTEGER NOT NULL,
+    PRIMARY KEY (dataset, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS channels (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, parameters TEXT NOT NULL,
+    period_s REAL, retain_s REAL NOT NULL, body TEXT NOT NULL, driver TEXT NOT NULL COLLATE NOCASE,
+    lookups TEXT NOT NULL, columns TEXT NOT NULL, position INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS brokers (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, address TEXT NOT NULL,
+    seen_s REAL);
+CREATE TABLE IF NOT EXISTS subscriptions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, channel INTEGER NOT NULL, broker INTEGER NOT NULL, arguments TEXT NOT NULL,
+    since INTEGER NOT NULL, UNIQUE (channel, broker, arguments));
+CREATE INDEX IF NOT EXISTS subscriptions_of_broker ON subscriptions (broker);
+"""
+
+
+class DatasetEntry(msgspec.Struct, frozen=True):
+    """A dataset as it was defined."""
+
+    id: int
+    name: str
+    fields: tuple[Field, ...]
+    key: str
+    active: bool
+
+
+class FeedEntry(msgspec.Struct, frozen=True):
+    """A feed, whether it runs, and what came of its records."""
+
+    id: int
+    name: str
+    dataset: str
+    source: Source
+    running: bool
+    accepted_count: int
+    repeated_count: int
+    rejected_count: int
+    error: str | None
+
+
+class ChannelEntry(msgspec.Struct, frozen=True):
+    """A channel as it was defined, and the last record that it has seen (`position`)."""
+
+    id: int
+    name: str
+    parameters: tuple[Field, ...]
+    period_s: float | None
+    retain_s: float
+    body: str
+    driver: str
+    lookups: tuple[str, ...]
+    columns: tuple[str, ...]
+    position: int
+
+
+class BrokerEntry(msgspec.Struct, frozen=True):
+    """A broker, and when it last asked for something."""
+
+    id: int
+    name: str
+    address: str
+    seen_s: float | None
+
+
+class SubscriptionEntry(msgspec.Struct, frozen=True):
+    """A back-end subscription: a broker wants a channel's results for these arguments, for records after `since`."""
+
+    id: int
+    channel: int
+    broker: int
+    arguments: dict[str, Scalar]
+    since: int
+
+
+class Catalog:
+    """All definitions, readable and changeable from any thread, durable when a call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.RLock()
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        self._connection.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException as error:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise StorageError(f"the catalog cannot be written: {error}") from error
+                raise
+
+    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
+
+    # Datasets
+
+    def add_dataset(self, name: str, fields: tuple[Field, ...], key: str, active: bool) -> DatasetEntry:
+        """Define a dataset."""
+        with self._changing() as connection:
+            cursor = connection.execute(
+                "INSERT INTO datasets (name, fields, key, active) VALUES (?, ?, ?, ?)",
+                (name, msgspec.json.encode(fields).decode(), key, active),
+            )
+            return DatasetEntry(cursor.lastrowid or 0, name, fields, key, active)
+
+    def datasets(self) -> list[DatasetEntry]:
+        """All datasets."""
+        rows = self._rows("SELECT id, name, fields, key, active FROM datasets ORDER BY id")
+        return [
+            DatasetEntry(int(str(i)), str(n), msgspec.json.decode(str(f), type=tuple[Field, ...]), str(k), bool(a))
+            for i, n, f, k, a in rows
+        ]
+
+    def dataset(self, name: str) -> DatasetEntry:
+        """One dataset."""
+        return _the_one(self.datasets(), name, "dataset")
+
+    # Feeds
+
+    def add_feed(self, name: str, dataset: str, source: Source) -> None:
+        """Define a feed, which does not run yet."""
+        with self._changing() as connection:
+            connection.execute(
+                "INSERT INTO feeds (name, dataset, source) VALUES (?, ?, ?)",
+                (name, dataset, msgspec.json.encode(source).decode()),
+            )
+
+    def feeds(self) -> list[FeedEntry]:
+        """All feeds."""
+        rows = self._rows(
+            "SELECT id, name, dataset, source, running, accepted, repeated, rejected, error FROM feeds ORDER BY id"
+        )
+        return [
+            FeedEntry(
+                id=int(str(row[0])),
+                name=str(row[1]),
+                dataset=str(row[2]),
+                source=msgspec.json.decode(str(row[3]), type=Source),
+                running=bool(row[4]),
+                accepted_count=int(str(row[5])),
+                repeated_count=int(str(row[6])),
+                rejected_count=int(str(row[7])),
+                error=None if row[8] is None else str(row[8]),
+            )
+            for row in rows
+        ]
+
+    def feed(self, name: str) -> FeedEntry:
+        """One feed."""
+        return _the_one(self.feeds(), name, "feed")
+
+    def switch_feed(self, feed_id: int, running: bool) -> None:
+        """Remember whether a feed is to run."""
+        with self._changing() as connection:
+            connection.execute("UPDATE feeds SET running = ?, error = NULL WHERE id = ?", (running, feed_id))
+
+    def count_fed(self, feed_id: int, accepted: int, repeated: int, rejected: int) -> None:
+        """Add to a feed's counts."""
+        with self._changing() as connection:
+            connection.execute(
+                "UPDATE feeds SET accepted = accepted + ?, repeated = repeated + ?, rejected = rejected + ?,"
+                " error = NULL WHERE id = ?",
+                (accepted, repeated, rejected, feed_id),
+            )
+
+    def feed_failed(self, feed_id: int, error: str) -> None:
+        """Remember why a feed does not get on."""
+        with self._changing() as connection:
+            connection.execute("UPDATE feeds SET error = ? WHERE id = ?", (error, feed_id))
+
+    def offsets(self, feed_id: int) -> dict[str, int]:
+        """How far each source of a feed has been read."""
+        return {
+            str(s): int(str(o)) for s, o in self._rows("SELECT source, offset FROM offsets WHERE feed = ?", feed_id)
+        }
+
+    def set_offset(self, feed_id: int, source: str, offset: int) -> None:
+        """Remember how far a source has been read."""
+        with self._changing() as connection:
+            connection.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?)", (feed_id, source, offset))
+
+    # Keys of active datasets
+
+    def known_keys(self, dataset_id: int, keys: list[bytes]) -> dict[bytes, bytes]:
+        """The keys among these that the dataset has, with the digests of their records."""
+        found: dict[bytes, bytes] = {}
+        with self._lock:
+            for start in range(0, len(keys), 500):
+                part = keys[start : start + 500]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, content FROM keys WHERE dataset = ? AND key IN ({marks})"
+                found.update(self._connection.execute(query, (dataset_id, *part)).fetchall())
+        return found
+
+    def add_keys(self, dataset_id: int, rows: Iterable[tuple[bytes, bytes, int]]) -> None:
+        """Remember keys with their records' digests and sequence numbers."""
+        with self._changing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO keys VALUES (?, ?, ?, ?)", ((dataset_id, *row) for row in rows)
+            )
+
+    def last_key_sequence(self, dataset_id: int) -> int:
+        """The highest sequence number whose key is known."""
+        return int(str(self._rows("SELECT coalesce(max(sequence), 0) FROM keys WHERE dataset = ?", dataset_id)[0][0]))
+
+    # Channels
+
+    def add_channel(self, entry: ChannelEntry) -> ChannelEntry:
+        """Define a channel; its number is given here."""
+        with self._changing() as connection:
+            cursor = connection.execute(
+                "INSERT INTO channels (name, parameters, period_s, retain_s, body, driver, lookups, columns, position)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    entry.name,
+                    msgspec.json.encode(entry.parameters).decode(),
+                    entry.period_s,
+                    entry.retain_s,
+                    entry.body,
+                    entry.driver,
+                    json.dumps(entry.lookups),
+                    json.dumps(entry.columns),
+                    entry.position,
+                ),
+            )
+            return msgspec.structs.replace(entry, id=cursor.lastrowid or 0)
+
+    def channels(self) -> list[ChannelEntry]:
+        """All channels."""
+        rows = self._rows(
+            "SELECT id, name, parameters, period_s, retain_s, body, driver, lookups, columns, position"
+            " FROM channels ORDER BY id"
+        )
+        return [
+            ChannelEntry(
+                id=int(str(row[0])),
+                name=str(row[1]),
+                parameters=msgspec.json.decode(str(row[2]), type=tuple[Field, ...]),
+                period_s=None if row[3] is None else float(str(row[3])),
+                retain_s=float(str(row[4])),
+                body=str(row[5]),
+                driver=str(row[6]),
+                lookups=tuple(json.loads(str(row[7]))),
+                columns=tuple(json.loads(str(row[8]))),
+                position=int(str(row[9])),
+            )
+            for row in rows
+        ]
+
+    def channel(self, name: str) -> ChannelEntry:
+        """One channel."""
+        return _the_one(self.channels(), name, "channel")
+
+    def set_positions(self, positions: dict[int, int]) -> None:
+        """Remember the last record that each channel has seen; never goes back."""
+        with self._changing() as connection:
+            connection.executemany(
+                "UPDATE channels SET position = max(position, ?) WHERE id = ?",
+                [(position, channel) for channel, position in positions.items()],
+            )
+
+    # Brokers and subscriptions
+
+    def add_broker(self, name: str, address: str) -> BrokerEntry:
+        """Define a broker, or change the address of one."""
+        with self._changing() as connection:
+            connection.execute(
+                "INSERT INTO brokers (name, address) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET address = excluded.address",
+                (name, address),
+            )
+        return self.broker(name)
+
+    def brokers(self) -> list[BrokerEntry]:
+        """All brokers."""
+        rows = self._rows("SELECT id, name, address, seen_s FROM brokers ORDER BY id")
+        return [BrokerEntry(*row) for row in rows]  # type: ignore[arg-type]
+
+    def broker(self, name: str) -> BrokerEntry:
+        """One broker."""
+        return _the_one(self.brokers(), name, "broker")
+
+    def broker_seen(self, broker_id: int, now_s: float) -> None:
+        """Remember that a broker asked for something."""
+        with self._changing() as connection:
+            connection.execute("UPDATE brokers SET seen_s = ? WHERE id = ?", (now_s, broker_id))
+
+    def subscribe(
+        self, channel_id: int, broker_id: int, arguments: list[dict[str, Scalar]], since: int
+    ) -> list[SubscriptionEntry]:
+        """Make subscriptions; one that exists already is answered as it is."""
+        texts = [_arguments_text(each) for each in arguments]
+        with self._changing() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO subscriptions (channel, broker, arguments, since) VALUES (?, ?, ?, ?)",
+                [(channel_id, broker_id, text, since) for text in texts],
+            )
+            found: list[SubscriptionEntry] = []
+            for text, values in zip(texts, arguments, strict=True):
+                row = connection.execute(
+                    "SELECT id, since FROM subscriptions WHERE channel = ? AND broker = ? AND arguments = ?",
+                    (channel_id, broker_id, text),
+                ).fetchone()
+                found.append(SubscriptionEntry(row[0], channel_id, broker_id, values, row[1]))
+            return found
+
+    def unsubscribe(self, ids: Iterable[int]) -> None:
+        """End subscriptions."""
+        with self._changing() as connection:
+            connection.executemany("DELETE FROM subscriptions WHERE id = ?", [(each,) for each in ids])
+
+    def subscriptions(self, channel_id: int | None = None, broker_id: int | None = None) -> list[SubscriptionEntry]:
+        """The subscriptions, all or those of a channel or a broker."""
+        query = "SELECT id, channel, broker, arguments, since FROM subscriptions"
+        wanted = [("channel", channel_id), ("broker", broker_id)]
+        conditions = [f"{name} = ?" for name, value in wanted if value is not None]
+        if conditions:
+            query += f" WHERE {' AND '.join(conditions)}"
+        rows = self._rows(f"{query} ORDER BY id", *(value for _, value in wanted if value is not None))
+        return [
+            SubscriptionEntry(int(str(i)), int(str(c)), int(str(b)), json.loads(str(a)), int(str(s)))
+            for i, c, b, a, s in rows
+        ]
+
+    def subscription(self, subscription_id: int) -> SubscriptionEntry:
+        """One subscription."""
+        rows = self._rows(
+            "SELECT id, channel, broker, arguments, since FROM subscriptions WHERE id = ?", subscription_id
+        )
+        if not rows:
+            raise NotFoundError(f"there is no subscription {subscription_id}")
+        i, c, b, a, s = rows[0]
+        return SubscriptionEntry(int(str(i)), int(str(c)), int(str(b)), json.loads(str(a)), int(str(s)))
+
+    def subscriptions_count(self, channel_id: int) -> int:
+        """How many subscriptions a channel has."""
+        return int(str(self._rows("SELECT count(*) FROM subscriptions WHERE channel = ?", channel_id)[0][0]))
+
+    def drop(self, kind: str, entry_id: int) -> None:
+        """Forget a definition and what belongs to it alone."""
+        with self._changing() as connection:
+            match kind:
+                case "DATASET":
+                    connection.execute("DELETE FROM datasets WHERE id = ?", (entry_id,))
+                    connection.execute("DELETE FROM keys WHERE dataset = ?", (entry_id,))
+                case "FEED":
+                    connection.execute("DELETE FROM feeds WHERE id = ?", (entry_id,))
+                    connection.execute("DELETE FROM offsets WHERE feed = ?", (entry_id,))
+                case "CHANNEL":
+                    connection.execute("DELETE FROM channels WHERE id = ?", (entry_id,))
+                case "BROKER":
+                    connection.execute("DELETE FROM subscriptions WHERE broker = ?", (entry_id,))
+                    connection.execute("DELETE FROM brokers WHERE id = ?", (entry_id,))
+                case _:
+                    raise ActiveDataError(f"nothing of the kind {kind} can be dropped")
+
+
+def _arguments_text(arguments: dict[str, Scalar]) -> str:
+    return json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+
+
+Entry = TypeVar("Entry", DatasetEntry, FeedEntry, ChannelEntry, BrokerEntry)
+
+
+def _the_one(entries: list[Entry], name: str, kind: str) -> Entry:
+    for entry in entries:
+        if entry.name.lower() == name.lower():
+            return entry
+    known = ", ".join(entry.name for entry in entries) or "none"
+    raise NotFoundError(f"there is no {kind} {name!r}; there are: {known}")

@@ -1,0 +1,26 @@
+"""One Spark for all tests of active data, which run in one worker process."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trimtab.activedata import ActiveData, SparkSettings
+from trimtab.activedata.spark_views import SparkViews
+
+QUICK = SparkSettings(memory_mb=1_024, quick_start=True)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkViews]:
+    with tempfile.TemporaryDirectory() as directory:
+        views = SparkViews(QUICK, Path(directory))
+        yield views
+        views.stop()
+
+
+@pytest.fixture
+def active(spark: SparkViews, tmp_path: Path) -> Iterator[ActiveData]:
+    with ActiveData(tmp_path / "data", spark) as data:
+        yield data

@@ -1,0 +1,153 @@
+"""Channels on a real Spark find what plain Python finds, each pair once, all subscriptions in one query."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.activedata.emergency import City, Pairs, Record, statements
+from trimtab.activedata import ActiveData, StatementError
+from trimtab.activedata.fields import Scalar
+from trimtab.activedata.spark_views import LOCAL_ROWS_COUNT, SparkViews
+
+REPORTS = "CREATE ACTIVE DATASET Reports (reportId STRING, event STRING, x DOUBLE, y DOUBLE) KEY reportId;"
+FEED = "CREATE FEED reports INTO Reports FROM HTTP; START FEED reports; CREATE BROKER B1 AT 'here';"
+OF_TYPE = "CREATE CONTINUOUS CHANNEL OfType(event STRING) AS SELECT r.reportId FROM Reports r WHERE r.event = :event;"
+
+
+def report(number: int, event: str = "flood") -> dict[str, str | float]:
+    return {"reportId": f"r{number}", "event": event, "x": float(number), "y": 0.0}
+
+
+def found_ids(active: ActiveData, subscription: int) -> list[str]:
+    return [each.fields["reportId"] for each in active.results(subscription)]
+
+
+def start_city(active: ActiveData, city: City) -> dict[int, tuple[str, dict[str, str]]]:
+    """Run the example with continuous channels, load users and shelters, and subscribe."""
+    active.run(statements(continuous=True))
+    active.run("CREATE BROKER B1 AT 'here'; CREATE FEED shelters INTO Shelters FROM HTTP; START FEED shelters")
+    active.feed("locations", city.users)
+    active.feed("shelters", city.shelters)
+    return {active.subscribe(channel, "B1", **arguments): (channel, arguments) for channel, arguments in city.wanted()}
+
+
+def test_the_seven_channels_find_what_plain_python_finds(active: ActiveData) -> None:
+    city = City(seed=7)
+    subscriptions = start_city(active, city)
+    reports: list[Record] = []
+    for count in (1, 30, 60):
+        batch = city.reports(count)
+        active.feed("reports", batch)
+        reports += batch
+    active.settle()
+    expected: Pairs = {
+        (number, str(each["reportId"]))
+        for number, (_, arguments) in subscriptions.items()
+        for each in reports
+        if city.matches(arguments, each)
+    }
+    found = [(number, id_) for number in subscriptions for id_ in found_ids(active, number)]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    for number, (channel, arguments) in subscriptions.items():
+        shelters = city.shelters_for(channel, arguments)
+        for each in active.results(number):
+            named = each.fields.get("shelters")
+            if shelters is None:
+                assert named is None
+            else:
+                assert named is not None
+                ids = {one["shelterId"] if isinstance(one, dict) else one for one in named}
+                assert ids - {None} == shelters
+    check_that_nothing_is_compared_with_everything(active)
+
+
+def check_that_nothing_is_compared_with_everything(active: ActiveData) -> None:
+    """No channel pairs every record with every subscription."""
+    records = active.datasets["reports"].records(0, 10)
+    for channel in active.engine.channels.values():
+        plan = active.engine.query([channel], records)._jdf.queryExecution().executedPlan().toString()
+        assert "NestedLoop" not in plan, channel.entry.name
+        assert "CartesianProduct" not in plan, channel.entry.name
+
+
+def test_many_subscriptions_are_cached_in_spark(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + OF_TYPE)
+    many: list[dict[str, Scalar]] = [{"event": f"e{number}"} for number in range(LOCAL_ROWS_COUNT + 10)]
+    made = active.subscribe_many("OfType", many, "B1")
+    channel = active.engine.channels["oftype"]
+    active.feed("reports", [report(0)])
+    plan = active.engine.query([channel], active.datasets["reports"].records(0, 1))
+    assert "InMemoryTableScan" in plan._jdf.queryExecution().executedPlan().toString()
+    active.feed("reports", [report(1, "e5"), report(2, "e3005")])
+    later = active.subscribe("OfType", "B1", event="later")
+    active.feed("reports", [report(3, "later")])
+    active.settle()
+    assert found_ids(active, made[5].id) == ["r1"]
+    assert found_ids(active, made[3005].id) == ["r2"]
+    assert found_ids(active, later) == ["r3"]
+
+
+def test_a_subscription_sees_only_records_that_came_after_it(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + OF_TYPE)
+    active.feed("reports", [report(1)])
+    subscription = active.subscribe("OfType", "B1", event="flood")
+    active.feed("reports", [report(2)])
+    active.settle()
+    assert found_ids(active, subscription) == ["r2"]
+    assert active.subscribe("OfType", "B1", event="flood") == subscription
+
+
+def test_an_ended_subscription_gets_nothing_more(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + OF_TYPE)
+    one = active.subscribe("OfType", "B1", event="flood")
+    other = active.subscribe("OfType", "B1", event="fire")
+    active.run(f"UNSUBSCRIBE {one}")
+    active.feed("reports", [report(1), report(2, "fire")])
+    active.settle()
+    assert found_ids(active, other) == ["r2"]
+    with pytest.raises(StatementError, match=f"there is no subscription {one}"):
+        active.run(f"UNSUBSCRIBE {one}")
+    assert active.run("SELECT subscription FROM results")[0].rows == [{"subscription": other}]
+
+
+def test_a_repetitive_channel_runs_every_period(active: ActiveData) -> None:
+    active.run(REPORTS + FEED)
+    active.run("CREATE CHANNEL Slow(event STRING) PERIOD 1 SECONDS AS SELECT * FROM Reports r WHERE event = :event")
+    subscription = active.subscribe("Slow", "B1", event="flood")
+    active.feed("reports", [report(1), report(2)])
+    assert active.wait([subscription], 0, 20.0) == {subscription: 2}
+    assert active.results(subscription)[0].fields == report(1)
+    active.feed("reports", [report(3)])
+    assert active.wait([subscription], 2, 20.0) == {subscription: 3}
+
+
+def test_results_and_positions_survive_and_nothing_comes_twice(spark: SparkViews, tmp_path: Path) -> None:
+    with ActiveData(tmp_path, spark) as active:
+        active.run(REPORTS + FEED + OF_TYPE)
+        subscription = active.subscribe("OfType", "B1", event="flood")
+        active.feed("reports", [report(number) for number in range(5)])
+        active.settle()
+        active.engine.stop()
+        active.feed("reports", [report(number) for number in range(3, 8)])
+    with ActiveData(tmp_path, spark) as active:
+        active.settle()
+        assert found_ids(active, subscription) == [f"r{number}" for number in range(8)]
+        ids = [each.id for each in active.results(subscription)]
+        assert len(set(ids)) == 8
+        assert [each.position for each in active.results(subscription, after=6)] == [7, 8]
+
+
+def test_old_results_are_removed(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + OF_TYPE.replace(" AS", " RETAIN 1 HOURS AS", 1))
+    subscription = active.subscribe("OfType", "B1", event="flood")
+    active.feed("reports", [report(1)])
+    active.settle()
+    active.engine.remove_old_results(time.time() + 3_500)
+    assert active.run("SELECT count(*) AS n FROM results")[0].rows == [{"n": 1}]
+    active.engine.remove_old_results(time.time() + 3_700)
+    assert active.run("SELECT count(*) AS n FROM results")[0].rows == [{"n": 0}]
+    active.feed("reports", [report(2)])
+    active.settle()
+    assert found_ids(active, subscription)[-1] == "r2"
