@@ -19,6 +19,7 @@ from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
 from trimtab.network.address import Address
 from trimtab.network.client import Client, Delivery, Subscription
 from trimtab.network.clock import now_s
+from trimtab.protocol.messages import WireValue
 from trimtab.protocol.records import DeliveryRecord, Recorder
 
 LINES_AHEAD_COUNT: Final = 5_000
@@ -27,9 +28,10 @@ LINES_AHEAD_COUNT: Final = 5_000
 REFUSALS_SHOWN_COUNT: Final = 10
 
 
-async def subscribe_and_print(
+async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
     address: Address,
     filters: Sequence[Filter],
+    channels: Sequence[tuple[str, dict[str, WireValue]]],
     count: int | None,
     for_s: float | None,
     recorder: Recorder | None = None,
@@ -42,7 +44,7 @@ async def subscribe_and_print(
         client.on_move = recorder.record
     printed = _Printed(client, recorder)
     try:
-        subscription = await client.subscribe(*filters)
+        subscription = await client.subscribe(*filters, channels=channels)
         with _stopping_on_sigterm():
             typer.echo("subscribed", err=True)
             async with asyncio.timeout(for_s):

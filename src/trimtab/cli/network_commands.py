@@ -15,6 +15,8 @@ import typer
 
 from trimtab.cli.input_lines import STDIN, placed, printable, refuse
 from trimtab.language import Filter, LanguageError, Publication
+from trimtab.protocol.channels import parse_channel
+from trimtab.protocol.messages import WireValue
 
 if TYPE_CHECKING:
     from trimtab.lab.record_files import RecordFiles
@@ -87,7 +89,13 @@ def broker(
 
 def sub(  # noqa: PLR0917 (each one is an option)
     broker: BrokerOption,
-    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")],
+    filters: Annotated[
+        list[str] | None, typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")
+    ] = None,
+    channels: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="NAME(ARGUMENT => VALUE, ...)", help="A channel; repeatable."),
+    ] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after N deliveries.")] = None,
     for_s: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="End after this time.")] = None,
     records: RecordsOption = None,
@@ -102,15 +110,26 @@ def sub(  # noqa: PLR0917 (each one is an option)
     \b
     Example:
       trimtab sub --broker 127.0.0.1:7003 "class = 'STOCK' AND volume > 300000" --count 5 --json
+      trimtab sub --broker 127.0.0.1:7003 --channel 'EmergencyOfType(event => "flood")'
     """
     from trimtab.cli.network_clients import subscribe_and_print
 
     if for_s is not None and not 0 < for_s < math.inf:
         refuse("--for: expected a number of seconds above 0")
-    wanted = [each for number, text in enumerate(filters, 1) for each in _parsed(f"FILTER {number}", text, _all)]
+    wanted = [each for number, text in enumerate(filters or (), 1) for each in _parsed(f"FILTER {number}", text, _all)]
+    streams = [_channel(text) for text in channels or ()]
+    if not wanted and not streams:
+        refuse("expected a FILTER or --channel: what is wanted?")
     name = f"sub-{os.getpid()}"
     with record_files(records, name) as recorder:
-        run_client(subscribe_and_print(_address(broker), wanted, count, for_s, recorder, as_json=as_json))
+        run_client(subscribe_and_print(_address(broker), wanted, streams, count, for_s, recorder, as_json=as_json))
+
+
+def _channel(text: str) -> tuple[str, dict[str, WireValue]]:
+    try:
+        return parse_channel(text)
+    except ValueError as error:
+        refuse(f"--channel {text}: {error}")
 
 
 def pub(

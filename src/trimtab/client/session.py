@@ -211,10 +211,7 @@ class ClientSession:
         wanted = self._channels.get(id)
         return None if wanted is None else self._last_delivered.get(wanted.stream)
 
-    def unsubscribe_channel(self, id: str, now_s: float) -> None:
-        """End a subscription to a channel."""
-        if id not in self._channels:
-            raise KeyError(f"{id} is not an id of this client")
+    def _unsubscribe_channel(self, id: str, now_s: float) -> None:
         self._drop_channel(id)
         if self._move is None:
             self._end_channel(id, now_s)
@@ -230,7 +227,10 @@ class ClientSession:
         self._last_delivered.pop(stream, None)
 
     def unsubscribe(self, id: str, now_s: float) -> None:
-        """End a subscription."""
+        """End a subscription, to a filter or to a channel."""
+        if id in self._channels:
+            self._unsubscribe_channel(id, now_s)
+            return
         self._require(id, self._subscriptions)
         self._drop_subscription(id)
         if self._move is not None and id in self._move.wire_ids:

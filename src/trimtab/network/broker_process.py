@@ -26,6 +26,7 @@ from trimtab.broker.load_records import LoadRecords
 from trimtab.broker.policies import agents_of
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
+from trimtab.network.back_end import BackEndLine
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
@@ -34,8 +35,8 @@ from trimtab.network.network_file import NetworkPlan
 from trimtab.network.process_memory import resident_bytes
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
-from trimtab.protocol.effects import Close, Effect, Record
-from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, Received, Step, Wake
+from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record
+from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
     AgentStatus,
@@ -111,6 +112,8 @@ class BrokerServer:
             agents_of(self._policy, name, "network", plan.padres),
             self._started_s,
         )
+        url = plan.options.back_end
+        self._back_end = BackEndLine(url, name, self._back_end_said) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._meters = ProcessMeters(self.broker, self._capacity)
         self._in_turn: dict[str, None] = {}
@@ -154,13 +157,14 @@ class BrokerServer:
         for neighbour, where in self._dialled:
             self._keepers[neighbour] = self._loop.create_task(self._keep_link(neighbour, where))
         ticking = self._loop.create_task(self._tick())
+        asking = [self._loop.create_task(self._back_end.run())] if self._back_end is not None else []
         self._report_links()
         await self._stop.wait()
         server.close()
         await self._drain()
         await self._close_all()
         self._record_load(now_s())
-        tasks = [ticking, *self._keepers.values(), *self._link_changes]
+        tasks = [ticking, *asking, *self._keepers.values(), *self._link_changes]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -281,6 +285,12 @@ class BrokerServer:
                     self._refuse(connection, effect.reason)
             elif isinstance(effect, Record):
                 self._record(as_record(effect.record))
+            elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self._back_end is not None:
+                self._back_end.ask(effect)
+
+    def _back_end_said(self, event: BackEndEvent) -> None:
+        self._carry_out(self.broker.handle(event, now_s()))
+        self._schedule()
 
     # ---- turns ----
 

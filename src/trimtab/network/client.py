@@ -7,7 +7,7 @@ import contextlib
 import random
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -19,6 +19,7 @@ from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.protocol.channels import FROM_NOW_ON
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
@@ -270,19 +271,49 @@ class Client:
         self._session.unadvertise(id, now_s())
         self._schedule()
 
-    async def subscribe(self, *filters: Filter, callback: Callable[[Delivery], None] | None = None) -> Subscription:
-        """Ask for what any of the filters matches; returns when it is in force everywhere.
+    async def subscribe(
+        self,
+        *filters: Filter,
+        channels: Sequence[tuple[str, Mapping[str, Value]]] = (),
+        callback: Callable[[Delivery], None] | None = None,
+    ) -> Subscription:
+        """Ask for what any of the filters matches, and for the results of channels; returns when all is in force.
 
         Each publication comes once, however many of the filters match. Deliveries go to the callback, or else wait in
-        the subscription, which is an asynchronous iterator.
+        the subscription, which is an asynchronous iterator. A channel is given with its arguments by name.
         """
         self.check()
         ids = tuple(self._session.subscribe(filter, now_s()) for filter in filters)
+        ids += tuple(self._subscribe_channel(channel, arguments, FROM_NOW_ON) for channel, arguments in channels)
         subscription = Subscription(self, ids, callback)
         for id in ids:
             self._subscriptions[id] = subscription
         await asyncio.gather(*[self._request(id) for id in ids])
         return subscription
+
+    async def subscribe_channel(
+        self,
+        channel: str,
+        arguments: Mapping[str, Value],
+        *,
+        after: int | None = None,
+        callback: Callable[[Delivery], None] | None = None,
+    ) -> Subscription:
+        """Ask for a channel's results, from now on or after a position; returns when none will be missed.
+
+        A delivery's sequence is the result's position: who stores the last one can go on after it another day.
+        """
+        self.check()
+        id = self._subscribe_channel(channel, arguments, FROM_NOW_ON if after is None else after)
+        subscription = self._subscriptions[id] = Subscription(self, (id,), callback)
+        await self._request(id)
+        return subscription
+
+    def _subscribe_channel(self, channel: str, arguments: Mapping[str, Value], after: int) -> str:
+        try:
+            return self._session.subscribe_channel(channel, arguments, now_s(), after)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """End a subscription."""

@@ -15,6 +15,7 @@ from trimtab.broker.config import BrokerConfig, SlowPolicy
 from trimtab.broker.meters import MeterConfig
 from trimtab.broker.policies import POLICIES, Policy
 from trimtab.network.address import Address
+from trimtab.network.back_end import checked_url
 from trimtab.protocol.link import LinkConfig
 
 RETRANSMIT_AFTER_S: Final = 3600.0
@@ -36,6 +37,7 @@ _NETWORK_KEYS: Final = (
     "enforce_capacities",
     "policy",
     "meter_window_s",
+    "back_end",
 )
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
 _SECTIONS: Final = ("broker", "link", "network", "padres")
@@ -85,6 +87,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """Who moves subscribers: see `trimtab.broker.policies`."""
     meter_window_s: float = MeterConfig().window_s
     """Brokers measure rates as means over so long."""
+    back_end: str = ""
+    """Where channels come from (http://HOST:PORT, see `trimtab active`), if there is an active-data back end."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -129,6 +133,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             filters_per_client_max_count=options.filters_per_client_max_count,
             client_lease_s=options.client_lease_s,
             clients_max_count=options.clients_max_count,
+            has_back_end=bool(options.back_end),
             meters=self._meters_of(self.broker(name)),
         )
 
@@ -273,6 +278,11 @@ class _NetworkReader:
                 if not isinstance(value, bool):
                     self._refuse(line, "enforce_capacities: expected true or false")
                 values[key] = value
+            elif key == "back_end":
+                try:
+                    values[key] = checked_url(value) if value else ""
+                except ValueError as error:
+                    self._refuse(line, f"back_end: {error}")
             elif key == "policy":
                 if value not in POLICIES:
                     self._refuse(line, f"policy: expected one of {', '.join(POLICIES)}")

@@ -7,8 +7,9 @@ publisher is the stream and whose sequence number is the position.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -37,6 +38,47 @@ def stream_name(channel: str, arguments: Mapping[str, WireValue]) -> str:
     """
     said = (f"{name}={msgspec.json.encode(arguments[name]).decode()}" for name in sorted(arguments))
     return f"{STREAM_MARK}{channel}({','.join(said)})"
+
+
+_CHANNEL: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_ARGUMENT: Final = re.compile(
+    r"""\s*([A-Za-z_]\w*)\s*=>\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[-+.\w]+)\s*(,|$)""", re.DOTALL
+)
+
+
+def parse_channel(text: str) -> tuple[str, dict[str, WireValue]]:
+    """Read a channel with its arguments by name; a ValueError says where it cannot be read.
+
+    >>> parse_channel('EmergencyOfType(event => "flood", level => 3)')
+    ('EmergencyOfType', {'event': 'flood', 'level': 3})
+    """
+    found = _CHANNEL.fullmatch(text)
+    if found is None:
+        raise ValueError("expected a channel with arguments by name: Name(first => 'text', second => 3)")
+    arguments: dict[str, WireValue] = {}
+    inside, place = found[2] or "", 0
+    while inside[place:].strip():
+        argument = _ARGUMENT.match(inside, place)
+        if argument is None:
+            raise ValueError(f"expected NAME => VALUE at character {found.start(2) + place + 1}")
+        name, value = argument[1], argument[2]
+        if name in arguments:
+            raise ValueError(f"the argument {name} is given twice")
+        arguments[name] = _value(value, found.start(2) + argument.start(2) + 1)
+        place = argument.end()
+        if argument[3] and not inside[place:].strip():
+            raise ValueError(f"expected another argument after the comma at character {found.start(2) + place}")
+    return found[1], arguments
+
+
+def _value(text: str, place: int) -> WireValue:
+    if text[0] == "'":
+        return text[1:-1].replace("''", "'")
+    try:
+        plain = text.lower() if text.lower() in ("true", "false") else text
+        return cast(WireValue, msgspec.json.decode(plain, type=WireValue))
+    except msgspec.DecodeError:
+        raise ValueError(f"expected a text in quotes, a number, true or false at character {place}") from None
 
 
 def is_stream(publisher: str) -> bool:

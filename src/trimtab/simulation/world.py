@@ -266,7 +266,7 @@ class World:
         """A client ends a subscription to a channel."""
         host = self.clients[client]
         self.checker.channels.ended(id)
-        host.session.unsubscribe_channel(id, self.now_s)
+        host.session.unsubscribe(id, self.now_s)
         host.send()
 
     def unsubscribe(self, client: str, id: str) -> None:

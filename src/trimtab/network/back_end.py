@@ -1,0 +1,213 @@
+"""A broker's line to the active-data back end: requests, answers and news over HTTP, made again whenever it breaks.
+
+The broker asks (`OpenStream`, `FetchResults`, `CloseStream`) and is told; this module turns that into requests of
+docs/active-data.md. One thread waits for news (a long poll), another carries out requests in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import logging
+import random
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from trimtab.protocol.channels import ChannelResult
+from trimtab.protocol.effects import BackEndRequest, CloseStream, FetchResults, OpenStream
+from trimtab.protocol.events import (
+    BackEndEvent,
+    BackEndReached,
+    ResultsExist,
+    ResultsFetched,
+    StreamOpened,
+    StreamRefused,
+)
+from trimtab.protocol.messages import WireValue
+
+NEWS_WITHIN_S: Final = 20.0
+"""A question for news is answered by then, with none if there are none."""
+
+ANSWER_WITHIN_S: Final = 30.0
+BACKOFF_MIN_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+
+log = logging.getLogger("trimtab.broker")
+
+
+def checked_url(url: object) -> str:
+    """The address of a back end, if it looks like one; a ValueError says what was expected.
+
+    >>> checked_url("http://127.0.0.1:8990")
+    'http://127.0.0.1:8990'
+    """
+    if isinstance(url, str):
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(url)
+            if parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/"):
+                return url
+    raise ValueError(f"expected http://HOST:PORT, not {url!r}")
+
+
+class BackEndLine:
+    """Talks to the back end for one broker."""
+
+    def __init__(self, url: str, broker: str, tell: Callable[[BackEndEvent], None]) -> None:
+        parts = urlsplit(checked_url(url))
+        self._host, self._port = parts.hostname or "", parts.port
+        self._broker = broker
+        self._tell = tell
+        self._wanted: dict[str, OpenStream] = {}
+        self._ids: dict[str, int] = {}
+        self._streams: dict[int, str] = {}
+        self._requests: deque[BackEndRequest] = deque()
+        self._work = asyncio.Event()
+        self._news_after = 0
+        self.is_reached = False
+
+    def ask(self, request: BackEndRequest) -> None:
+        """Carry out what the broker wants, as soon as the back end can be reached."""
+        match request:
+            case OpenStream(stream=stream):
+                self._wanted[stream] = request
+            case CloseStream(stream=stream):
+                self._wanted.pop(stream, None)
+        self._requests.append(request)
+        self._work.set()
+
+    async def run(self) -> None:
+        """Keep the line until cancelled."""
+        wait_s = BACKOFF_MIN_S
+        while True:
+            try:
+                await self._reach()
+                wait_s = BACKOFF_MIN_S
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._carry_out_requests())
+                    group.create_task(self._wait_for_news())
+            except* (OSError, http.client.HTTPException, msgspec.DecodeError) as errors:
+                reason = errors.exceptions[0]
+                log.info("%s: the back end cannot be reached: %s", self._broker, reason)
+            self.is_reached = False
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
+
+    async def _reach(self) -> None:
+        """Declare all that is wanted, and let the broker ask again what was not answered."""
+        wanted = list(self._wanted.values())
+        self._requests.clear()
+        subscriptions = [{"channel": each.channel, "arguments": each.arguments} for each in wanted]
+        with _Line(self._host, self._port) as line:
+            said = await _to_thread(line.request, "PUT", self._path(), {"subscriptions": subscriptions})
+        log.info("%s: the back end is reached", self._broker)
+        self.is_reached = True
+        for each, answer in zip(wanted, said["subscriptions"], strict=True):
+            self._opened(each, answer)
+        self._tell(BackEndReached())
+
+    def _opened(self, wanted: OpenStream, answer: dict[str, Any]) -> None:
+        if "error" in answer:
+            self._wanted.pop(wanted.stream, None)
+            self._tell(StreamRefused(wanted.stream, str(answer["error"])))
+            return
+        id = int(answer["id"])
+        self._ids[wanted.stream], self._streams[id] = id, wanted.stream
+        self._tell(StreamOpened(wanted.stream, int(answer["position"])))
+
+    async def _carry_out_requests(self) -> None:
+        with _Line(self._host, self._port) as line:
+            while True:
+                while self._requests:
+                    await self._carry_out(line, self._requests[0])
+                    self._requests.popleft()
+                self._work.clear()
+                await self._work.wait()
+
+    async def _carry_out(self, line: _Line, request: BackEndRequest) -> None:
+        match request:
+            case OpenStream(stream=stream, channel=channel, arguments=arguments):
+                if stream in self._wanted:
+                    body = {"channel": channel, "arguments": arguments}
+                    self._opened(request, await _to_thread(line.request, "POST", f"{self._path()}/subscriptions", body))
+            case CloseStream(stream=stream):
+                id = None if stream in self._wanted else self._ids.pop(stream, None)
+                if id is not None:
+                    del self._streams[id]
+                    await _to_thread(line.request, "DELETE", f"{self._path()}/subscriptions/{id}", None)
+            case FetchResults(stream=stream, after=after, max_count=max_count):
+                id = self._ids.get(stream)
+                if id is not None:
+                    path = f"/results/{id}?after={after}&limit={max_count}"
+                    said = await _to_thread(line.request, "GET", path, None)
+                    results = tuple(map(_result, said["results"]))
+                    self._tell(ResultsFetched(stream, after, results))
+
+    async def _wait_for_news(self) -> None:
+        with _Line(self._host, self._port) as line:
+            while True:
+                path = f"{self._path()}/results?after={self._news_after}&wait_s={NEWS_WITHIN_S:g}"
+                said = await _to_thread(line.request, "GET", path, None)
+                self._news_after = int(said["position"])
+                for id, position in said["subscriptions"].items():
+                    stream = self._streams.get(int(id))
+                    if stream is not None:
+                        self._tell(ResultsExist(stream, int(position)))
+
+    def _path(self) -> str:
+        return f"/brokers/{quote(self._broker, safe='')}"
+
+
+class _Line:
+    """One HTTP connection that is kept open."""
+
+    def __init__(self, host: str, port: int | None) -> None:
+        self._connection = http.client.HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        socket_in_use = self._connection.sock
+        if socket_in_use is not None:
+            with contextlib.suppress(OSError):
+                socket_in_use.shutdown(socket.SHUT_RDWR)  # a thread that waits for an answer goes on at once
+        self._connection.close()
+
+    def request(self, method: str, path: str, body: object) -> dict[str, Any]:
+        """Ask and wait for the answer, in a thread; what the back end refuses is an answer with an error."""
+        content = None if body is None else msgspec.json.encode(body)
+        self._connection.request(method, path, content, {"Content-Type": "application/json"})
+        with self._connection.getresponse() as response:
+            said: dict[str, Any] = msgspec.json.decode(response.read(), type=dict[str, Any])
+            if response.status >= http.client.INTERNAL_SERVER_ERROR:
+                raise http.client.HTTPException(f"the back end answers {response.status}: {said.get('error')}")
+        return said
+
+
+async def _to_thread(call: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
+    return await asyncio.to_thread(call, *arguments)
+
+
+def _result(said: dict[str, Any]) -> ChannelResult:
+    return ChannelResult(int(said["position"]), flat_values(said["values"]), float(said["executed_s"]))
+
+
+def flat_values(values: dict[str, Any]) -> dict[str, WireValue]:
+    """The fields of a result as values of the language: what has no value is left out, what is nested becomes JSON.
+
+    >>> flat_values({"type": "flood", "place": {"x": 1}, "level": None, "near": True})
+    {'type': 'flood', 'place': '{"x":1}', 'near': True}
+    """
+    flat: dict[str, WireValue] = {}
+    for name, value in values.items():
+        if isinstance(value, str | bool | int | float):
+            flat[name] = value
+        elif value is not None:
+            flat[name] = msgspec.json.encode(value).decode()
+    return flat
