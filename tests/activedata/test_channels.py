@@ -151,3 +151,20 @@ def test_old_results_are_removed(active: ActiveData) -> None:
     active.feed("reports", [report(2)])
     active.settle()
     assert found_ids(active, subscription)[-1] == "r2"
+
+
+def test_brokers_that_want_the_same_share_a_subscription_until_the_last_ends_it(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + OF_TYPE)
+    active.run("CREATE BROKER B2 AT '127.0.0.1:2'")
+    one = active.subscribe("OfType", "B1", event="flood")
+    assert active.subscribe("OfType", "B2", event="flood") == one
+    active.feed("reports", [report(1)])
+    active.settle()
+    assert active.subscribe("OfType", "B2", event="flood") == one
+    active.run(f"UNSUBSCRIBE {one} ON B1")
+    active.feed("reports", [report(2)])
+    active.settle()
+    assert found_ids(active, one) == ["r1", "r2"]
+    active.run(f"UNSUBSCRIBE {one} ON B2")
+    with pytest.raises(StatementError, match=f"there is no subscription {one}"):
+        active.run(f"UNSUBSCRIBE {one}")

@@ -157,8 +157,8 @@ class ActiveData:
                 return Answer(f"broker {name} at {address}")
             case Subscribe() as each:
                 return self._subscribe(each, text)
-            case Unsubscribe(subscription=number):
-                self.unsubscribe(number)
+            case Unsubscribe(subscription=number, broker=broker):
+                self.unsubscribe(number, broker)
                 return Answer(f"subscription {number} ended")
             case Drop() as each:
                 return self._drop(each, text, placed.start)
@@ -257,7 +257,7 @@ class ActiveData:
                 self.datasets.pop(entry.name.lower())
             case "BROKER":
                 for subscription in self.catalog.subscriptions(broker_id=entry.id):
-                    self.unsubscribe(subscription.id)
+                    self.unsubscribe(subscription.id, entry.name)
         self.catalog.drop(each.kind, entry.id)
         return Answer(f"{each.kind.lower()} {entry.name} dropped")
 
@@ -355,14 +355,16 @@ class ActiveData:
         running = self.engine.channels[entry.name.lower()]
         dataset = self.datasets[running.query.driver.lower()]
         with dataset.lock:
-            made = self.catalog.subscribe(entry.id, self.catalog.broker(broker).id, checked, dataset.last_sequence)
-        running.subscriptions.add([SubscriptionRow(each.id, each.since, each.arguments) for each in made])
+            broker_id = self.catalog.broker(broker).id
+            made, new = self.catalog.subscribe(entry.id, broker_id, checked, dataset.last_sequence)
+            running.subscriptions.add([SubscriptionRow(each.id, each.since, each.arguments) for each in new])
         return made
 
-    def unsubscribe(self, subscription: int) -> None:
-        """End a subscription; its results can no longer be fetched."""
+    def unsubscribe(self, subscription: int, broker: str | None = None) -> None:
+        """End a subscription of a broker, or of all; once nobody has it, its results can no longer be fetched."""
         entry = self.catalog.subscription(subscription)
-        self.catalog.unsubscribe([subscription])
+        if not self.catalog.unsubscribe([subscription], None if broker is None else self.catalog.broker(broker).id):
+            return
         for channel in self.engine.channels.values():
             if channel.entry.id == entry.channel:
                 channel.subscriptions.end({subscription})

@@ -42,9 +42,11 @@ CREATE TABLE IF NOT EXISTS brokers (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, address TEXT NOT NULL,
     seen_s REAL);
 CREATE TABLE IF NOT EXISTS subscriptions (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, channel INTEGER NOT NULL, broker INTEGER NOT NULL, arguments TEXT NOT NULL,
-    since INTEGER NOT NULL, UNIQUE (channel, broker, arguments));
-CREATE INDEX IF NOT EXISTS subscriptions_of_broker ON subscriptions (broker);
+    id INTEGER PRIMARY KEY AUTOINCREMENT, channel INTEGER NOT NULL, arguments TEXT NOT NULL, since INTEGER NOT NULL,
+    UNIQUE (channel, arguments));
+CREATE TABLE IF NOT EXISTS subscribers (
+    broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
 """
 
 
@@ -97,11 +99,14 @@ class BrokerEntry(msgspec.Struct, frozen=True):
 
 
 class SubscriptionEntry(msgspec.Struct, frozen=True):
-    """A back-end subscription: a broker wants a channel's results for these arguments, for records after `since`."""
+    """A back-end subscription: a channel's results for these arguments, for records after `since`.
+
+    Brokers that want the same share it, so that its results have the same positions for all of them and a subscriber
+    that moves from one broker to another goes on after the last result that it has.
+    """
 
     id: int
     channel: int
-    broker: int
     arguments: dict[str, Scalar]
     since: int
 
@@ -334,50 +339,64 @@ class Catalog:
 
     def subscribe(
         self, channel_id: int, broker_id: int, arguments: list[dict[str, Scalar]], since: int
-    ) -> list[SubscriptionEntry]:
-        """Make subscriptions; one that exists already is answered as it is."""
-        texts = [_arguments_text(each) for each in arguments]
+    ) -> tuple[list[SubscriptionEntry], list[SubscriptionEntry]]:
+        """Make a broker subscribe; answers the subscriptions in order, and those of them that did not exist before."""
+        found: list[SubscriptionEntry] = []
+        new: dict[int, SubscriptionEntry] = {}
         with self._changing() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO subscriptions (channel, broker, arguments, since) VALUES (?, ?, ?, ?)",
-                [(channel_id, broker_id, text, since) for text in texts],
-            )
-            found: list[SubscriptionEntry] = []
-            for text, values in zip(texts, arguments, strict=True):
+            for values in arguments:
+                text = _arguments_text(values)
+                cursor = connection.execute(
+                    "INSERT OR IGNORE INTO subscriptions (channel, arguments, since) VALUES (?, ?, ?)",
+                    (channel_id, text, since),
+                )
                 row = connection.execute(
-                    "SELECT id, since FROM subscriptions WHERE channel = ? AND broker = ? AND arguments = ?",
-                    (channel_id, broker_id, text),
+                    "SELECT id, since FROM subscriptions WHERE channel = ? AND arguments = ?", (channel_id, text)
                 ).fetchone()
-                found.append(SubscriptionEntry(row[0], channel_id, broker_id, values, row[1]))
-            return found
+                entry = SubscriptionEntry(row[0], channel_id, values, row[1])
+                found.append(entry)
+                if cursor.rowcount:
+                    new[entry.id] = entry
+            connection.executemany(
+                "INSERT OR IGNORE INTO subscribers (broker, subscription) VALUES (?, ?)",
+                [(broker_id, each.id) for each in found],
+            )
+        return found, list(new.values())
 
-    def unsubscribe(self, ids: Iterable[int]) -> None:
-        """End subscriptions."""
+    def unsubscribe(self, ids: Iterable[int], broker_id: int | None = None) -> list[int]:
+        """End subscriptions of a broker, or of all; answers those that no broker wants any more, which are gone."""
+        ended: list[int] = []
         with self._changing() as connection:
-            connection.executemany("DELETE FROM subscriptions WHERE id = ?", [(each,) for each in ids])
+            for each in ids:
+                condition, values = ("", (each,)) if broker_id is None else (" AND broker = ?", (each, broker_id))
+                connection.execute(f"DELETE FROM subscribers WHERE subscription = ?{condition}", values)
+                cursor = connection.execute(
+                    "DELETE FROM subscriptions WHERE id = ? AND NOT EXISTS"
+                    " (SELECT 1 FROM subscribers WHERE subscription = subscriptions.id)",
+                    (each,),
+                )
+                if cursor.rowcount:
+                    ended.append(each)
+        return ended
 
     def subscriptions(self, channel_id: int | None = None, broker_id: int | None = None) -> list[SubscriptionEntry]:
         """The subscriptions, all or those of a channel or a broker."""
-        query = "SELECT id, channel, broker, arguments, since FROM subscriptions"
-        wanted = [("channel", channel_id), ("broker", broker_id)]
-        conditions = [f"{name} = ?" for name, value in wanted if value is not None]
-        if conditions:
-            query += f" WHERE {' AND '.join(conditions)}"
-        rows = self._rows(f"{query} ORDER BY id", *(value for _, value in wanted if value is not None))
-        return [
-            SubscriptionEntry(int(str(i)), int(str(c)), int(str(b)), json.loads(str(a)), int(str(s)))
-            for i, c, b, a, s in rows
-        ]
+        conditions, values = ["1"], []
+        if channel_id is not None:
+            conditions.append("channel = ?")
+            values.append(channel_id)
+        if broker_id is not None:
+            conditions.append("id IN (SELECT subscription FROM subscribers WHERE broker = ?)")
+            values.append(broker_id)
+        query = f"SELECT id, channel, arguments, since FROM subscriptions WHERE {' AND '.join(conditions)} ORDER BY id"
+        return [_subscription(row) for row in self._rows(query, *values)]
 
     def subscription(self, subscription_id: int) -> SubscriptionEntry:
         """One subscription."""
-        rows = self._rows(
-            "SELECT id, channel, broker, arguments, since FROM subscriptions WHERE id = ?", subscription_id
-        )
+        rows = self._rows("SELECT id, channel, arguments, since FROM subscriptions WHERE id = ?", subscription_id)
         if not rows:
             raise NotFoundError(f"there is no subscription {subscription_id}")
-        i, c, b, a, s = rows[0]
-        return SubscriptionEntry(int(str(i)), int(str(c)), int(str(b)), json.loads(str(a)), int(str(s)))
+        return _subscription(rows[0])
 
     def subscriptions_count(self, channel_id: int) -> int:
         """How many subscriptions a channel has."""
@@ -396,10 +415,15 @@ class Catalog:
                 case "CHANNEL":
                     connection.execute("DELETE FROM channels WHERE id = ?", (entry_id,))
                 case "BROKER":
-                    connection.execute("DELETE FROM subscriptions WHERE broker = ?", (entry_id,))
+                    connection.execute("DELETE FROM subscribers WHERE broker = ?", (entry_id,))
                     connection.execute("DELETE FROM brokers WHERE id = ?", (entry_id,))
                 case _:
                     raise ActiveDataError(f"nothing of the kind {kind} can be dropped")
+
+
+def _subscription(row: tuple[object, ...]) -> SubscriptionEntry:
+    id, channel, arguments, since = row
+    return SubscriptionEntry(int(str(id)), int(str(channel)), json.loads(str(arguments)), int(str(since)))
 
 
 def _arguments_text(arguments: dict[str, Scalar]) -> str:

@@ -101,9 +101,10 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """`UNSUBSCRIBE id`."""
+    """`UNSUBSCRIBE id [ON broker]`: that broker does not want it any more, or nobody does."""
 
     subscription: int
+    broker: str | None = None
 
 
 class Drop(msgspec.Struct, frozen=True):
@@ -157,7 +158,7 @@ def parse_statements(text: str) -> list[Placed]:
     """Read all statements of a text, which are separated by semicolons.
 
     >>> [placed.statement for placed in parse_statements("STOP FEED fires; UNSUBSCRIBE 7")]
-    [SwitchFeed(name='fires', running=False), Unsubscribe(subscription=7)]
+    [SwitchFeed(name='fires', running=False), Unsubscribe(subscription=7, broker=None)]
     """
     reader = TokenReader(text)
     found: list[Placed] = []
@@ -189,7 +190,8 @@ def _statement(reader: TokenReader) -> Statement:
             number = reader.take()
             if number.kind != "number" or not number.text.isdigit():
                 raise reader.expected("the number of a subscription", number)
-            return Unsubscribe(int(number.text))
+            broker = reader.need_name("the broker's name").text if reader.skip("ON") else None
+            return Unsubscribe(int(number.text), broker)
         case "DROP":
             return _drop(reader)
         case "INSERT" | "UPSERT":
