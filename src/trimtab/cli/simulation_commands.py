@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trimtab.cli import figure_commands, story_commands
+from trimtab.cli.coordination_tables import run_coordination_and_tell
 from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.study_tables import run_and_tell
 
@@ -49,10 +50,13 @@ def sim_list(
     Example:
       trimtab sim list
     """
+    from trimtab.simulation.coordination.scenario import parse_coordination, shipped_coordination_scenarios
     from trimtab.simulation.scenario import parse_scenario, shipped_scenarios
     from trimtab.simulation.study import parse_study, shipped_studies
 
     scenarios = {name: parse_scenario(text, name).description for name, text in shipped_scenarios().items()}
+    for name, text in shipped_coordination_scenarios().items():
+        scenarios[name] = parse_coordination(text, name).description
     studies = {name: parse_study(text, name).description for name, text in shipped_studies().items()}
     if as_json:
         kinds = [("scenario", scenarios), ("study", studies)]
@@ -93,34 +97,40 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50; with a coordinator also a list, "
+            "policy=ldm,gsh.",
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study: seeds per point, 3 if not said.")
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study or list: seeds per point.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Of a study: short runs with one seed, to try it out.")
     ] = False,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study: runs at the same time, one per core.")
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study or list: runs at the same time.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Run a scenario to rest and check every delivery; exit code 1 if a promise was broken.
 
-    A study runs every point with several seeds, and prints a table.
+    A study runs every point with several seeds, and prints a table; so does a scenario with a coordinator for which
+    --set has lists.
 
     \b
     Example:
       trimtab sim run stock-small --seed 7 --set duration_s=60
       trimtab sim run padres-press-samples --quick --out results
+      trimtab sim run bad-scale --set placement=nearest --set policy=none,ldm,gsh
     """
     import time
 
     import msgspec
 
     from trimtab.protocol.records import RecordsError
+    from trimtab.simulation.coordination.scenario import find_coordination_text
     from trimtab.simulation.run import ScenarioRun
     from trimtab.simulation.scenario import ScenarioError, read_scenario
     from trimtab.simulation.study import find_study
@@ -142,6 +152,16 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         first = 1 if seed is None else seed
         wanted_seeds = list(range(first, first + (seeds or (1 if quick else 3))))
         run_and_tell(study, wanted_seeds, overrides, out, processes, quick=quick, as_json=as_json)
+        return
+    coordination_text = find_coordination_text(scenario)
+    if coordination_text is not None:
+        if quotes is not None or quick:
+            refuse(f"{scenario}: --quotes and --quick are not for scenarios with a coordinator")
+        chosen_seeds = None
+        if seed is not None or seeds is not None:
+            first = 1 if seed is None else seed
+            chosen_seeds = list(range(first, first + (seeds or 1)))
+        run_coordination_and_tell(scenario, coordination_text, overrides, chosen_seeds, out, processes, as_json=as_json)
         return
     if seeds is not None or quick or processes is not None:
         refuse(f"{scenario}: --seeds, --quick and --processes are for studies, not for a scenario")

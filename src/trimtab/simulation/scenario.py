@@ -236,9 +236,9 @@ def parse_scenario(
     if "network_file" in data:
         _take_in_network_file(data, reader)
     for key, value in (values or {}).items():
-        _replace(data, key, copy.deepcopy(value))
+        replace_value(data, key, copy.deepcopy(value))
     for key, text_of_value in (overrides or {}).items():
-        _replace(data, key, _value_of(text_of_value))
+        replace_value(data, key, value_of(text_of_value))
     try:
         scenario = msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
@@ -325,14 +325,20 @@ class _Reader:
         return header_line
 
 
-def _value_of(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """What a text on the command line means: a value of TOML, otherwise the text itself.
+
+    >>> value_of("10"), value_of("gsh")
+    (10, 'gsh')
+    """
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
 
-def _replace(data: dict[str, Any], key: str, value: Any) -> None:
+def replace_value(data: dict[str, Any], key: str, value: Any) -> None:
+    """Put a value where a key with dots says (`broker.0.cpu_mhz`)."""
     place: Any = data
     *path, last = key.split(".")
     for part in path:

@@ -37,13 +37,16 @@ class MultistageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     migration: Literal["ldm", "sdm"] = "ldm"
     """Which migration the middle stage of `multistage` uses."""
 
-    groups_cov: float = 0.01
-    """Beyond this imbalance `groups` acts; it goes on until a tenth is left, for bulk moves are worth finishing."""
+    gsh_cov: float = 0.05
+    """Beyond this imbalance the policy `gsh` shuffles: nothing but a shuffle corrects what comes after a shuffle."""
+
+    groups_cov: float = 0.003
+    """Beyond this imbalance `groups` acts, and goes on until half of it is left."""
 
     group_load_ratio: float = 0.02
     """How much load a group has at most, as a share of a broker's mean: small enough to fit, large enough to share."""
 
-    gather_ratio: float = 0.02
+    gather_ratio: float = 0.01
     """A subscriber is worth moving if the total load falls by more than this share of what it is sent."""
 
     def __post_init__(self) -> None:
@@ -51,9 +54,49 @@ class MultistageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError(f"migrate_cov {self.migrate_cov} is not between 0 and shuffle_cov {self.shuffle_cov}")
         if not self.idle_load_bytes_per_s >= 0:
             raise ValueError(f"idle_load_bytes_per_s {self.idle_load_bytes_per_s} is negative")
-        if not 0 <= self.groups_cov < 1:
-            raise ValueError(f"groups_cov {self.groups_cov} is not between 0 and 1")
+        for name in ("gsh_cov", "groups_cov"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} is not between 0 and 1")
         if not 0 < self.group_load_ratio <= 1:
             raise ValueError(f"group_load_ratio {self.group_load_ratio} is not between 0 and 1")
         if not self.gather_ratio >= 0:
             raise ValueError(f"gather_ratio {self.gather_ratio} is negative")
+
+
+class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the coordination server.
+
+    >>> CoordinatorConfig(round_every_s=0.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: round_every_s must be positive, and is 0.0
+    """
+
+    placement: Placement = "nearest"
+    policy: Balancing = "multistage"
+    balancing: MultistageConfig = MultistageConfig()
+
+    round_every_s: float = 60.0
+    """How often the load is looked at; a round that finds moves of the last one under way waits for them."""
+
+    report_every_s: float = 10.0
+    """How often brokers tell what has changed."""
+
+    broker_lifetime_s: float = 35.0
+    """A broker that has told nothing for so long counts as gone: three reports and a half."""
+
+    moves_at_once_count: int = 500
+    """Moves under way at the same time; each makes brokers on its path subscribe and unsubscribe."""
+
+    move_within_s: float = 60.0
+    """A move that has not ended by then is given up for the plan's sake; where the client is will be told anyway."""
+
+    def __post_init__(self) -> None:
+        for name in ("round_every_s", "report_every_s", "broker_lifetime_s", "moves_at_once_count", "move_within_s"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be positive, and is {value}")
+        if self.broker_lifetime_s <= self.report_every_s:
+            raise ValueError(
+                f"broker_lifetime_s {self.broker_lifetime_s} is not longer than report_every_s {self.report_every_s}"
+            )

@@ -38,9 +38,6 @@ _GATHERING_MIN_RATIO: Final = 0.001
 _ROOM_RATIO: Final = 0.05
 """While groups gather a broker may be above the mean by this share; levelling follows."""
 
-_SHARED_BY_MAX_COUNT: Final = 32
-"""More than so many do not leave a broker together when they are gathered: the larger the group the less each saves."""
-
 
 def plan_groups(instance: Instance, assignment: Places, brokers_count: int, config: MultistageConfig) -> Places:
     """Who is to be where.
@@ -49,7 +46,7 @@ def plan_groups(instance: Instance, assignment: Places, brokers_count: int, conf
     >>> plan_groups(crowd, np.zeros(4, dtype=np.int64), 2, MultistageConfig(group_load_ratio=1.0)).tolist()
     [1, 0, 1, 0]
     """
-    level = msgspec.structs.replace(config, migrate_cov=config.groups_cov / 10, idle_load_bytes_per_s=0.0)
+    level = msgspec.structs.replace(config, migrate_cov=config.groups_cov / 2, idle_load_bytes_per_s=0.0)
     present = _levelled(instance, _move_groups(instance, assignment, brokers_count, level), brokers_count, level)
     least = float(broker_loads(instance, present, brokers_count).max())
     for _ in range(_GATHERINGS_MAX_COUNT):
@@ -138,6 +135,8 @@ def _move_groups(instance: Instance, assignment: Places, brokers_count: int, con
     known: dict[int, _Groups] = {}
     while standing.cov > config.migrate_cov:
         source = int(np.argmax(standing.loads))
+        if standing.loads[source] < standing.mean * (1 + config.group_load_ratio):
+            break  # no group fits between
         if source not in known:
             members = np.flatnonzero(standing.assignment() == source)
             most = config.group_load_ratio * standing.mean
@@ -165,12 +164,15 @@ def _move_groups(instance: Instance, assignment: Places, brokers_count: int, con
 def _gather(instance: Instance, assignment: Places, brokers_count: int, config: MultistageConfig) -> Places:
     """Those who share a subscription leave a broker if that saves enough."""
     standing = Standing(instance, assignment, brokers_count)
-    counts = np.stack([standing.counts_of(broker) for broker in range(brokers_count)])
-    brokers, subscriptions = np.nonzero((counts > 0) & (counts <= _SHARED_BY_MAX_COUNT))
-    per_subscriber = instance.rates_bytes_per_s[subscriptions] / counts[brokers, subscriptions]
+    cells = assignment[instance.owners] * instance.subscriptions_count + instance.subscriptions
+    weights = instance.own_loads_bytes_per_s[instance.owners]
+    sent = np.bincount(cells, weights=weights, minlength=brokers_count * instance.subscriptions_count)
+    sent = sent.reshape(brokers_count, instance.subscriptions_count)
+    brokers, subscriptions = np.nonzero((sent > 0) & (instance.rates_bytes_per_s > config.gather_ratio * sent))
+    saved_ratio = instance.rates_bytes_per_s[subscriptions] / sent[brokers, subscriptions]
     wanting = np.argsort(instance.subscriptions, kind="stable")
     ends = np.cumsum(instance.subscribers_by_subscription_count)
-    for place in np.argsort(-per_subscriber, kind="stable").tolist():
+    for place in np.argsort(-saved_ratio, kind="stable").tolist():
         source, subscription = int(brokers[place]), int(subscriptions[place])
         begin = int(ends[subscription - 1]) if subscription else 0
         everyone = instance.owners[wanting[begin : int(ends[subscription])]].tolist()

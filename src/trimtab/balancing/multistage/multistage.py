@@ -4,8 +4,8 @@ Source: Nguyen, Uddin, Venkatasubramanian, multistage adaptive load balancing, t
 algorithm's design: cov up to alpha is even enough; between alpha and gamma subscribers migrate; beyond gamma all are
 distributed anew; up to a mean load of beta nothing is done. New subscribers are placed by `placement.py`.
 
-The policies `ldm`, `sdm` and `gsh` do the one thing that they are named after, beyond alpha; `groups` has its own
-limit.
+The policies `ldm` and `sdm` migrate beyond alpha and never shuffle; `gsh` and `groups` do the one thing that they are
+named after, beyond limits of their own.
 
 A shuffle moves nearly everybody and leaves next to nothing to do afterwards; migration moves few and has to go on.
 """
@@ -40,7 +40,7 @@ def plan_round(
     if policy == "groups":
         is_due = imbalance > config.groups_cov
         return plan_groups(instance, assignment, brokers_count, config) if is_due else assignment
-    if imbalance <= config.migrate_cov:
+    if imbalance <= (config.gsh_cov if policy == "gsh" else config.migrate_cov):
         return assignment
     if policy == "gsh" or (policy == "multistage" and imbalance > config.shuffle_cov):
         return plan_gsh(instance, assignment, brokers_count)
