@@ -30,6 +30,10 @@ class MeterConfig(msgspec.Struct, frozen=True):
     memory_bytes: float = 4_000_000_000.0
     """The memory that ratios refer to."""
 
+    matching_s_per_subscription: float | None = None
+    """What one subscription adds to the matching of a publication, where that is known of the machine before anything
+    was matched: where the time of matching is modelled or enforced."""
+
     def __post_init__(self) -> None:
         if not 0 < self.bucket_s <= self.window_s:
             raise ValueError("the bucket of a meter is positive and no longer than its window")

@@ -76,6 +76,8 @@ class Capacity(msgspec.Struct, frozen=True):
 
     bandwidth_bytes_per_s: float
     memory_bytes: float
+    matching_s_per_subscription: float | None = None
+    """What one subscription is known to add to the matching of a publication; None if only measuring will show."""
 
 
 # ---- what an agent is told ----

@@ -13,7 +13,8 @@ Deviations:
   used; otherwise the delay is proportional to the number of subscriptions (equation 4.7).
 - The processor's utilisation changes by as much as the input ratio does. Below 1 both are the same thing; a broker that
   works off a backlog is fully utilised although little arrives, and predicting the input ratio alone would hide that.
-- A broker that has matched nothing yet tells no delay; `with_matching_delay_like` lends it another broker's.
+- A broker that has matched nothing yet, and of whose machine nothing is known (`trimtab.load.slope`), tells no delay;
+  `with_matching_delay_like` lends it another broker's.
 """
 
 from __future__ import annotations

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trimtab.network.network_file import BYTES_PER_MEGABIT, BrokerEntry
-
-MATCHING_S_MHZ_PER_SUBSCRIPTION: Final = 0.0165
-"""Matching one publication takes this, times the subscriptions, divided by the CPU's MHz."""
+from trimtab.network.network_file import BYTES_PER_MEGABIT, MATCHING_S_MHZ_PER_SUBSCRIPTION, BrokerEntry
 
 BURST_S: Final = 0.02
 """Work and bytes that may be taken in advance, so that timers need not be exact."""

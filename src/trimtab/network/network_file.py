@@ -44,6 +44,8 @@ _SECTIONS: Final = ("broker", "link", "network", "padres")
 
 BYTES_PER_MEGABIT: Final = 125_000
 BYTES_PER_MEGABYTE: Final = 1_000_000
+MATCHING_S_MHZ_PER_SUBSCRIPTION: Final = 0.0165
+"""Where a CPU speed is given, matching one publication takes this, times the subscriptions, divided by the MHz."""
 
 
 class NetworkFileError(ValueError):
@@ -144,6 +146,9 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             meters = msgspec.structs.replace(meters, bandwidth_bytes_per_s=entry.bandwidth_mbps * BYTES_PER_MEGABIT)
         if entry.memory_mb is not None:
             meters = msgspec.structs.replace(meters, memory_bytes=entry.memory_mb * BYTES_PER_MEGABYTE)
+        if entry.cpu_mhz is not None:
+            slope_s = MATCHING_S_MHZ_PER_SUBSCRIPTION / entry.cpu_mhz
+            meters = msgspec.structs.replace(meters, matching_s_per_subscription=slope_s)
         return meters
 
 

@@ -25,7 +25,7 @@ from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
 from trimtab.simulation.back_end import BackEnd
 from trimtab.simulation.broker_host import BoundedBroker, BrokerHost, ObservedBroker
-from trimtab.simulation.capacity import Capacity
+from trimtab.simulation.capacity import Capacity, matching_delay_s
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.client_host import ClientHost, Surroundings
 from trimtab.simulation.clock import Clock
@@ -156,6 +156,10 @@ class World:
             config = msgspec.structs.replace(config, meters=meters)
         if capacity.memory_mb:
             meters = msgspec.structs.replace(config.meters, memory_bytes=capacity.memory_mb * 1e6)
+            config = msgspec.structs.replace(config, meters=meters)
+        if capacity.cpu_mhz:
+            slope_s = matching_delay_s(1, capacity.cpu_mhz)
+            meters = msgspec.structs.replace(config.meters, matching_s_per_subscription=slope_s)
             config = msgspec.structs.replace(config, meters=meters)
         self.brokers[config.name] = BrokerHost(
             kind(config, self.checker, agents, self.now_s),

@@ -14,6 +14,7 @@ class FakeHost:
         self.name = name
         self.served = clients or {}
         self.ratio = ratio
+        self.matching_s_per_subscription: float | None = None
 
     def neighbours(self) -> list[str]:
         """One neighbour."""
@@ -49,7 +50,7 @@ class FakeHost:
 
     def capacity(self) -> Capacity:
         """A small broker."""
-        return Capacity(1_000.0, 1_000_000.0)
+        return Capacity(1_000.0, 1_000_000.0, self.matching_s_per_subscription)
 
     def publication_bytes(self) -> float:
         """A small publication."""

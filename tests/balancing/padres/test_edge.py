@@ -27,6 +27,7 @@ from trimtab.balancing.padres.snapshot import (
     broker_load_to_values,
     cluster_load_to_values,
 )
+from trimtab.language import Filter
 from trimtab.load.agents import Action, AgentEvent, Heard, Tell, Woken
 
 CONFIG = PadresConfig()
@@ -108,3 +109,13 @@ def test_a_cluster_head_that_was_started_again_does_so_too() -> None:
         found = said([action for event in events for action in part.handle(event, now_s)])
         names |= {each.session for each in found if isinstance(each, GlobalRequest)}
     assert len(names) == 2
+
+
+def test_a_broker_that_has_matched_nothing_tells_what_a_subscription_will_cost_it() -> None:
+    host = FakeHost("B2", {"alice": [Filter.parse("[class,eq,'STOCK']")]}, ratio=0.0)
+    host.matching_s_per_subscription = 0.0001
+    part = EdgePart(host, "B0", CONFIG, Random(1), 0.0)
+    request = OffloadRequest(session="B1/1/1", sender="B1", action=Index.INPUT)
+    (reply,) = said(part.handle(Heard(control_to_values(request, "B2")), 10.0))
+    assert isinstance(reply, OffloadReply) and reply.offer is not None
+    assert reply.offer.resources.matching_delay_slope_s == 0.0001

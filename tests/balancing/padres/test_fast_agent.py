@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trimtab.balancing.padres.fast_edge import SlopeMeter
 from trimtab.balancing.padres.fast_window import WINDOW_MAX_COUNT, PublicationWindow, settled_resources
 from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
@@ -39,13 +38,6 @@ def test_the_same_seed_plans_the_same_way() -> None:
     first, second = (ScenarioRun(read_scenario("padres-local", few), 1).run() for _ in range(2))
     assert first == second
     assert first.moves_count > 0
-
-
-def test_a_delay_measured_while_subscribers_come_is_divided_by_the_mean_of_their_numbers() -> None:
-    meter = SlopeMeter(window_s=30.0)
-    for second in range(61):
-        meter.saw(100 + 2 * second, float(second))
-    assert abs(meter.mean_count(60.0) - 190.0) < 2.5
 
 
 STOCK = Filter.parse("[class,eq,'STOCK']")

@@ -90,6 +90,7 @@ from trimtab.load.agents import (
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.indices import LoadIndices, smoothed_indices
 from trimtab.load.profiles import Sampler
+from trimtab.load.slope import SlopeMeter
 from trimtab.matching import Matcher
 
 
@@ -121,6 +122,7 @@ class EdgePart:
         self._told_s = now_s
         self._history = History()
         self._fruitless = Fruitless()
+        self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
         self._called_s: float | None = None
         self._smoothed: LoadIndices | None = None
         self._balanced: tuple[str, ...] = ()
@@ -148,6 +150,7 @@ class EdgePart:
 
     def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
         """Something has happened."""
+        self._slope.saw(self._host.subscription_count(), now_s)
         match event:
             case Heard(values=values):
                 return self._heard(values, now_s)
@@ -282,9 +285,7 @@ class EdgePart:
                 case Send(to=to, message=message):
                     actions.append(self._say(to, message))
                 case SendOffer(to=to, session=session):
-                    offer = Offer(
-                        resources_of(self._host, self._host.load(now_s)), tuple(self._host.covering_filters())
-                    )
+                    offer = Offer(self._resources(self._host.load(now_s), now_s), tuple(self._host.covering_filters()))
                     reply = OffloadReply(session=session, sender=self._host.name, status=Status.OK, offer=offer)
                     actions.append(self._say(to, reply))
                 case StartSampling():
@@ -323,6 +324,10 @@ class EdgePart:
             return []
         self._called_s = now_s
         return [self._say(self.cluster, CallForHelp(session=f"{self._host.name}/help", sender=self._host.name))]
+
+    def _resources(self, load: LoadIndices, now_s: float) -> BrokerResources:
+        """What planning must know of this broker, with what one subscription costs here."""
+        return self._slope.with_slope(resources_of(self._host, load), now_s)
 
     def _say(self, to: str, message: AnyControl) -> Tell:
         return Tell(control_to_values(message, to), cause=message.session)
@@ -365,7 +370,7 @@ class EdgePart:
         sample = sampling.sampler.sample(clients, now_s, load.input_rate_per_s)
         plan: OffloadPlan | NoAction = plan_offload(
             request.action,
-            resources_of(self._host, load),
+            self._resources(load, now_s),
             request.offer.resources,
             sample,
             request.offer.filters,

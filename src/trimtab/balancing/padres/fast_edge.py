@@ -7,12 +7,9 @@ broker answers one head at a time. It tells each head only of clients that came 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
-
-import msgspec
 
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Status
@@ -49,6 +46,7 @@ from trimtab.load.agents import (
     Woken,
 )
 from trimtab.load.estimation import BrokerResources
+from trimtab.load.slope import SlopeMeter
 
 READ_EVERY_S: Final = 5.0
 """How often a broker looks whether its load is worth telling: subscribers that join may fill it in a minute."""
@@ -65,43 +63,6 @@ FILTERS_PER_REPLY_COUNT: Final = 4_000
 of a publication."""
 
 
-class SlopeMeter:
-    """How long one subscription makes the matching of a publication, from delays that are means over a window and
-    numbers of subscriptions that change meanwhile.
-
-    >>> meter = SlopeMeter(window_s=10.0)
-    >>> meter.saw(100, now_s=0.0)
-    >>> meter.saw(200, now_s=15.0)
-    >>> meter.mean_count(now_s=20.0)
-    150.0
-    """
-
-    def __init__(self, window_s: float) -> None:
-        self._window_s = window_s
-        self._counts: deque[tuple[float, int]] = deque()
-
-    def saw(self, count: int, now_s: float) -> None:
-        """The number of subscriptions from now on."""
-        if self._counts and self._counts[-1][1] == count:
-            return
-        self._counts.append((now_s, count))
-        while len(self._counts) > 1 and self._counts[1][0] <= now_s - self._window_s:
-            self._counts.popleft()
-
-    def mean_count(self, now_s: float) -> float:
-        """The mean number of subscriptions during the window."""
-        if not self._counts:
-            return 0.0
-        begin_s = max(now_s - self._window_s, self._counts[0][0])
-        if now_s <= begin_s:
-            return float(self._counts[-1][1])
-        total = 0.0
-        ends_s = [time_s for time_s, _ in list(self._counts)[1:]] + [now_s]
-        for (time_s, count), end_s in zip(self._counts, ends_s, strict=True):
-            total += count * max(end_s - max(time_s, begin_s), 0.0)
-        return total / (now_s - begin_s)
-
-
 class FastEdge:
     """What an edge-broker does."""
 
@@ -111,7 +72,7 @@ class FastEdge:
         self._host = host
         self._config = config
         self._telling = LoadTelling(host, cluster, config, REFRESH_PERIOD_S, now_s)
-        self._slope = SlopeMeter(host.meter_window_s())
+        self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
         self._next_read_s = now_s + rng.uniform(0.0, READ_EVERY_S)
         self._held_by: tuple[str, str] | None = None
         """The head and session that this broker waits for."""
@@ -216,14 +177,7 @@ class FastEdge:
 
     def _resources(self, now_s: float) -> BrokerResources:
         """The load, with the matching delay that the present number of subscriptions means."""
-        measured = resources_of(self._host, self._host.load(now_s))
-        mean_count = self._slope.mean_count(now_s)
-        if measured.matching_delay_s <= 0 or mean_count <= 0:
-            return measured
-        slope_s = measured.matching_delay_s / mean_count
-        return msgspec.structs.replace(
-            measured, matching_delay_s=slope_s * measured.subscription_count, matching_delay_slope_s=slope_s
-        )
+        return self._slope.with_slope(resources_of(self._host, self._host.load(now_s)), now_s)
 
     def _move_ended(self, client: str, cause: str, *, stayed: bool) -> list[Action]:
         held = self._held_by
