@@ -5,18 +5,16 @@ from __future__ import annotations
 from random import Random
 
 from tests.balancing.padres.hosts import FakeHost
-from tests.balancing.padres.loads import broker, cluster
+from tests.balancing.padres.loads import broker
 from tests.balancing.padres.test_messages import OFFER
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action as Index
 from trimtab.balancing.padres.decisions import Status
 from trimtab.balancing.padres.edge import EdgePart
-from trimtab.balancing.padres.head import HeadPart
 from trimtab.balancing.padres.messages import (
     LB_CONTROL,
     AnyControl,
     CallForHelp,
-    GlobalRequest,
     OffloadReply,
     OffloadRequest,
     control_from_values,
@@ -25,10 +23,9 @@ from trimtab.balancing.padres.messages import (
 from trimtab.balancing.padres.snapshot import (
     BrokerLoad,
     broker_load_to_values,
-    cluster_load_to_values,
 )
 from trimtab.language import Filter
-from trimtab.load.agents import Action, AgentEvent, Heard, Tell, Woken
+from trimtab.load.agents import Action, Heard, Tell, Woken
 
 CONFIG = PadresConfig()
 
@@ -93,21 +90,6 @@ def test_an_overloaded_broker_calls_for_help_once_per_detection_interval() -> No
 
 def test_a_broker_that_was_started_again_gives_its_sessions_new_names() -> None:
     names = {tells(edge(0.5, began_s), broker("B2", 0.1), began_s + 50.0)[0].session for began_s in (0.0, 100.0)}
-    assert len(names) == 2
-
-
-def test_a_cluster_head_that_was_started_again_does_so_too() -> None:
-    names: set[str] = set()
-    for began_s in (0.0, 100.0):
-        part = HeadPart(FakeHost("B10"), CONFIG, Random(1), began_s)
-        now_s = began_s + 50.0
-        events: list[AgentEvent] = [
-            Heard(broker_load_to_values(broker("B11", 0.6, cluster="B10"))),
-            Heard(cluster_load_to_values(cluster("B20", 0.1))),
-            Woken(),
-        ]
-        found = said([action for event in events for action in part.handle(event, now_s)])
-        names |= {each.session for each in found if isinstance(each, GlobalRequest)}
     assert len(names) == 2
 
 

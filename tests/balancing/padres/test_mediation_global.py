@@ -18,6 +18,7 @@ from trimtab.balancing.padres.mediation_global import (
     Listen,
     LoadTold,
     MemberGone,
+    Saturated,
     StopListening,
 )
 from trimtab.balancing.padres.messages import (
@@ -31,6 +32,7 @@ from trimtab.balancing.padres.messages import (
 
 CONFIG = PadresConfig()
 SESSION = "B10/1/g1"
+NEITHER = "neither cluster can relieve an overloaded broker"
 COMPLETE = "all brokers of both clusters are balanced"
 
 
@@ -156,11 +158,13 @@ def test_a_call_for_help_starts_detection_unless_a_session_may_still_help() -> N
     mediator = balancing()
     assert [mediator.handle(call, 5.0), mediator.handle(call, 6.0)] == [[], []]
     third = mediator.handle(call, 7.0)
-    assert third[0] == Send(
-        "B20", GlobalDone(session=SESSION, sender="B10", reason="neither cluster can relieve an overloaded broker")
-    )
-    assert third[-1] == DetectNow()
+    assert third[0] == Send("B20", GlobalDone(session=SESSION, sender="B10", reason=NEITHER, saturated=True))
+    assert third[-1] == DetectNow(instead_of="B20")
     assert mediator.phase == GlobalPhase.IDLE
+
+
+def test_the_cluster_that_could_not_help_knows_it() -> None:
+    assert balancing().handle(from_other(GlobalDone, reason=NEITHER, saturated=True), 5.0)[-1] == Saturated()
 
 
 def test_a_session_has_a_time_limit() -> None:

@@ -56,6 +56,7 @@ MESSAGES: list[AnyControl] = [
     GlobalRequest(**WHO, cluster="C1", edge_brokers=("B1", "B2")),
     GlobalReply(**WHO, cluster="C2", status=Status.OK, edge_brokers=("B3",)),
     GlobalDone(**WHO, reason="all balanced"),
+    GlobalDone(**WHO, reason="full", saturated=True),
     ExchangeStart(**WHO, cluster="C2"),
     ExchangeEnd(**WHO, cluster="C2"),
     ProfileRequest(**WHO, heard=3),

@@ -11,7 +11,7 @@ from trimtab import Filter
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Action, NoAction, Reason
 from trimtab.balancing.padres.offload import OffloadPlan
-from trimtab.balancing.padres.planning import plan_offload
+from trimtab.balancing.padres.planning import plan_offload, without_leaving
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.profiles import ClientProfile, Sample
 
@@ -241,3 +241,23 @@ def test_a_client_with_several_subscriptions_moves_as_a_whole() -> None:
     assert isinstance(found, OffloadPlan)
     assert sorted(names(found)) == ["both", "other"]
     assert found.ours_after.subscription_count == 6 - 3
+
+
+def test_clients_that_received_nothing_yet_still_count_in_what_the_accepting_broker_bears() -> None:
+    """Ten publications were sampled; a third of one per second and client would be 33 bytes of 10,000."""
+    quiet = [(f"c{number}", f"[class,eq,'X'],[n,eq,{number}]", "0000000000") for number in range(60)]
+    found = plan(Action.MATCH, broker(0.8, 0.2), broker(0.1, 0.85), sample(*quiet))
+    assert len(names(found)) == 14
+    assert isinstance(found, OffloadPlan)
+    assert found.theirs_after.output_utilization_ratio == 0.85, "the estimate itself is the thesis's"
+
+
+def test_clients_that_are_leaving_are_not_given_away_once_more() -> None:
+    staying = sample(("stays", YAHOO, "1100000000"))
+    leaving = sample(("goes", IBM, "0011100000"), ("too", YAHOO, "1100000000"))
+    after = without_leaving(broker(0.8, 0.9), staying, leaving)
+    assert after.subscription_count == 98
+    assert after.input_rate_per_s == pytest.approx(7.0), "what only they want comes no more"
+    assert after.output_rate_bytes_per_s == pytest.approx(9_000 - 500)
+    nobody = msgspec.structs.replace(leaving, clients=())
+    assert without_leaving(broker(0.8, 0.9), staying, nobody) == broker(0.8, 0.9)

@@ -68,16 +68,22 @@ def cluster_load(cluster: str, head: str, in_session: bool, edge_brokers: Sequen
 
 
 def detect_global(
-    ours: ClusterLoad, known: Mapping[str, KnownCluster], config: PadresConfig, *, called_for_help: bool = False
+    ours: ClusterLoad,
+    known: Mapping[str, KnownCluster],
+    config: PadresConfig,
+    *,
+    called_for_help: bool = False,
+    saturated: bool = False,
 ) -> GlobalTrigger | NoAction:
-    """Compare our cluster with the others that are known."""
+    """Compare our cluster with the others that are known; a saturated one need not wait for the overloaded ones that it
+    could not help."""
     if ours.status == Status.BUSY:
         return NoAction(Reason.BUSY)
     others = [entry.load for name, entry in sorted(known.items()) if name != ours.cluster]
     if not others:
         return NoAction(Reason.NOBODY_KNOWN)
     overloaded = [load.cluster for load in others if load.status == Status.NOT_AVAILABLE]
-    if ours.status == Status.OK and overloaded and not called_for_help:
+    if ours.status == Status.OK and overloaded and not called_for_help and not saturated:
         return NoAction(Reason.OVERLOADED_FIRST, overloaded[0])
     cards = sorted(
         (_card(ours, theirs, config, called_for_help) for theirs in others),

@@ -56,7 +56,7 @@ from trimtab.balancing.padres.messages import (
     life_of,
 )
 from trimtab.balancing.padres.offload import OffloadPlan
-from trimtab.balancing.padres.planning import plan_offload
+from trimtab.balancing.padres.planning import plan_offload, without_leaving
 from trimtab.balancing.padres.sessions import SessionBook
 from trimtab.balancing.padres.snapshot import (
     LOCAL_PIE,
@@ -124,6 +124,8 @@ class EdgePart:
         self._fruitless = Fruitless()
         self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
         self._called_s: float | None = None
+        self._is_relieved_soon = False
+        """Whether the last plan found that the clients that are leaving are all that is too much."""
         self._smoothed: LoadIndices | None = None
         self._balanced: tuple[str, ...] = ()
         self._sampling: Sampling | None = None
@@ -320,6 +322,8 @@ class EdgePart:
 
     def _call_head(self, now_s: float) -> list[Action]:
         """Call for help, once per detection interval however often others' news wakes detection: the head counts."""
+        if self._is_relieved_soon and self._leaving:
+            return []
         if self._called_s is not None and now_s - self._called_s < self._config.local_detection_min_interval_s:
             return []
         self._called_s = now_s
@@ -365,12 +369,16 @@ class EdgePart:
         self.observes = False
         load = self._host.load(now_s)
         request = sampling.request
-        staying = [client for client in self._host.clients() if client not in self._leaving]
-        clients = {client: tuple(self._host.filters_of(client)) for client in staying}
-        sample = sampling.sampler.sample(clients, now_s, load.input_rate_per_s)
+        here = {client: tuple(self._host.filters_of(client)) for client in self._host.clients()}
+        staying = {client: filters for client, filters in here.items() if client not in self._leaving}
+        leaving = {client: filters for client, filters in here.items() if client in self._leaving}
+        sample = sampling.sampler.sample(staying, now_s, load.input_rate_per_s)
+        left = sampling.sampler.sample(leaving, now_s, load.input_rate_per_s)
+        ours = without_leaving(self._resources(load, now_s), sample, left)
+        self._is_relieved_soon = bool(leaving) and ours.highest_utilization_ratio < self._config.lower_overload_ratio
         plan: OffloadPlan | NoAction = plan_offload(
             request.action,
-            self._resources(load, now_s),
+            ours,
             request.offer.resources,
             sample,
             request.offer.filters,

@@ -5,8 +5,12 @@ Source: A. Cheung, dynamic load balancing in distributed content-based publish/s
 
 Subscribers that came to a head are sent to an edge-broker of its cluster that is not overloaded, at random (3.2).
 
-Deviations: load of another cluster is passed on by an unavailable cluster once per period, so that two unavailable
-clusters do not send it to and fro for ever.
+Deviations:
+- Load of another cluster is passed on by an unavailable cluster once per period, so that two unavailable clusters do
+  not send it to and fro for ever.
+- A cluster that a neighbour has left because it could not relieve an overloaded broker there passes load on and starts
+  sessions as an unavailable one does, for the time that load is believed. Its brokers are full, but by estimates that
+  keep them just below the lower threshold, so that they need not be unavailable by their own measure.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import msgspec
 from trimtab.balancing.padres.account import Account, counted
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import Status
-from trimtab.balancing.padres.detection_global import GlobalTrigger, cluster_load, detect_global
+from trimtab.balancing.padres.detection_global import GlobalTrigger, cluster_load, cluster_status, detect_global
 from trimtab.balancing.padres.mediation_events import Received, Send, StatusChanged, Wake
 from trimtab.balancing.padres.mediation_global import (
     ClusterDetected,
@@ -32,6 +36,7 @@ from trimtab.balancing.padres.mediation_global import (
     GlobalTriggered,
     LoadTold,
     MemberGone,
+    Saturated,
     StopListening,
 )
 from trimtab.balancing.padres.mediation_global import Listen as ListenToCluster
@@ -94,6 +99,10 @@ class HeadPart:
         self._told: ClusterLoad | None = None
         self._told_s = now_s
         self._passed_on_s: dict[str, float] = {}
+        self._passed_over_until_s: dict[str, float] = {}
+        """Clusters that could not help an overloaded broker of ours, and until when others are asked instead."""
+        self._saturated_until_s = now_s
+        """Until when this cluster, unable to help another one, lets that one see past it."""
         self._heads: tuple[str, ...] = ()
         self._redirects_count = 0
         self._next_pie_s = now_s + rng.uniform(0.0, config.global_pie_period_s)
@@ -188,7 +197,8 @@ class HeadPart:
             case kind if kind == LOCAL_PIE:
                 load = broker_load_from_values(values)
                 self.known = with_broker(self.known, load, now_s)
-                return self._mediate(LoadTold(load), now_s)
+                seen = self._mediate(self._seen_now(), now_s) if self.mediator.phase == GlobalPhase.BALANCING else []
+                return [*seen, *self._mediate(LoadTold(load), now_s)]
             case kind if kind == GLOBAL_PIE:
                 return self._heard_of_cluster(cluster_load_from_values(values), now_s)
             case kind if kind == LB_CONTROL:
@@ -205,10 +215,14 @@ class HeadPart:
         ours = self._cluster_load()
         passed_on_s = self._passed_on_s.get(load.cluster)
         is_due = passed_on_s is None or now_s - passed_on_s >= self._config.global_pie_period_s / 2
-        if ours is None or not is_due or not may_pass_on(ours.status, load, self.cluster):
+        saturated = now_s < self._saturated_until_s
+        if ours is None or not is_due or not may_pass_on(ours.status, load, self.cluster, saturated=saturated):
             return []
+        return [self._pass_on(load, now_s)]
+
+    def _pass_on(self, load: ClusterLoad, now_s: float) -> Tell:
         self._passed_on_s[load.cluster] = now_s
-        return [Tell(cluster_load_to_values(msgspec.structs.replace(load, sent_by=self._host.name)))]
+        return Tell(cluster_load_to_values(msgspec.structs.replace(load, sent_by=self._host.name)))
 
     def _listen_to(self, cluster: str) -> Listen:
         return Listen(f"load of {cluster}", Filter.where({"class": LOCAL_PIE, "clusterID": cluster}))
@@ -268,14 +282,25 @@ class HeadPart:
         ours = self._cluster_load()
         if ours is None:
             return actions
-        edges = tuple(load.broker for load in self._edges())
-        actions += self._mediate(ClusterDetected(ours.status, edges), now_s)
-        found = detect_global(ours, self.known_clusters, self._config, called_for_help=called_for_help)
+        actions += self._mediate(self._seen_now(), now_s)
+        others = {
+            name: each
+            for name, each in self.known_clusters.items()
+            if now_s >= self._passed_over_until_s.get(name, 0.0)
+        }
+        found = detect_global(
+            ours, others, self._config, called_for_help=called_for_help, saturated=now_s < self._saturated_until_s
+        )
         if isinstance(found, GlobalTrigger):
             self._book.triggered(found, ours)
             heads = tuple(self.known_clusters[cluster].load.head for cluster in found.ask)
             actions += self._mediate(GlobalTriggered(heads), now_s)
         return actions
+
+    def _seen_now(self) -> ClusterDetected:
+        """How the cluster is apart from any session with another one."""
+        edges = self._edges()
+        return ClusterDetected(cluster_status(False, edges), tuple(load.broker for load in edges))
 
     def _mediate(self, event: GlobalEvent, now_s: float) -> list[Action]:
         actions: list[Action] = []
@@ -295,8 +320,13 @@ class HeadPart:
             case StopListening(cluster=cluster):
                 self.known = {name: known for name, known in self.known.items() if known.load.cluster != cluster}
                 return [Unlisten(f"load of {cluster}")]
-            case DetectNow():
+            case DetectNow(instead_of=cluster):
+                if cluster:
+                    self._passed_over_until_s[cluster] = now_s + self._config.global_pie_lifetime_s
                 return self._detect(now_s, called_for_help=True)
+            case Saturated():
+                self._saturated_until_s = now_s + self._config.global_pie_lifetime_s
+                return [self._pass_on(each.load, now_s) for _, each in sorted(self.known_clusters.items())]
             case GlobalSessionEnded(session=session, reason=reason):
                 records = self._book.ended(session, reason, self._cluster_load(), self.known_clusters, now_s)
                 return [Note(record) for record in records]

@@ -84,6 +84,13 @@ class StopListening(msgspec.Struct, frozen=True):
 class DetectNow(msgspec.Struct, frozen=True):
     """Run global detection, because a broker of the cluster called for help."""
 
+    instead_of: str = ""
+    """The cluster that could not help: another one is wanted."""
+
+
+class Saturated(msgspec.Struct, frozen=True):
+    """Our cluster could not take what an overloaded broker of another one has to give."""
+
 
 class GlobalSessionEnded(msgspec.Struct, frozen=True):
     """A session between clusters is over, for the story."""
@@ -93,7 +100,7 @@ class GlobalSessionEnded(msgspec.Struct, frozen=True):
     reason: str
 
 
-GlobalAction: TypeAlias = Send | StatusChanged | Listen | StopListening | DetectNow | GlobalSessionEnded
+GlobalAction: TypeAlias = Send | StatusChanged | Listen | StopListening | DetectNow | Saturated | GlobalSessionEnded
 
 
 class GlobalPhase(Enum):
@@ -169,7 +176,7 @@ class GlobalMediator:
             case GlobalReply(status=Status.OK) if not self._is_from_partner(message, GlobalPhase.BALANCING):
                 return [self._done_message(message.sender, message.session, "the answer came too late")]
             case GlobalDone() if self._is_from_partner(message, GlobalPhase.BALANCING):
-                return self._end(message.reason, tell=False)
+                return [*self._end(message.reason, tell=False), *([Saturated()] if message.saturated else [])]
             case CallForHelp():
                 return self._called_for_help()
             case _:  # late, repeated, or not for this machine
@@ -246,7 +253,9 @@ class GlobalMediator:
             case HelpAnswer.WAIT:
                 return []
             case HelpAnswer.CHANGE_CLUSTER:
-                return [*self._end("neither cluster can relieve an overloaded broker", tell=True), DetectNow()]
+                cluster = self.partner_cluster
+                reason = "neither cluster can relieve an overloaded broker"
+                return [*self._end(reason, tell=True, saturated=True), DetectNow(instead_of=cluster)]
 
     def _woken(self, now_s: float) -> list[GlobalAction]:
         if self._quiet_at_s is not None and now_s >= self._quiet_at_s:
@@ -260,12 +269,12 @@ class GlobalMediator:
             return [late, *self._ask_next(now_s)]
         return self._end("the session took too long", tell=True)
 
-    def _end(self, reason: str, *, tell: bool) -> list[GlobalAction]:
+    def _end(self, reason: str, *, tell: bool, saturated: bool = False) -> list[GlobalAction]:
         session, partner, cluster = self.session, self.partner, self.partner_cluster
         self.phase, self.session, self.partner, self.partner_cluster = GlobalPhase.IDLE, "", "", ""
         self._deadline_s = self._quiet_at_s = None
         return [
-            *([self._done_message(partner, session, reason)] if tell else []),
+            *([self._done_message(partner, session, reason, saturated=saturated)] if tell else []),
             StopListening(cluster),
             *(
                 Send(name, ExchangeEnd(session=session, sender=self.head, cluster=cluster))
@@ -281,5 +290,5 @@ class GlobalMediator:
         self.status = status
         return [StatusChanged(status)]
 
-    def _done_message(self, to: str, session: str, reason: str) -> Send:
-        return Send(to, GlobalDone(session=session, sender=self.head, reason=reason))
+    def _done_message(self, to: str, session: str, reason: str, *, saturated: bool = False) -> Send:
+        return Send(to, GlobalDone(session=session, sender=self.head, reason=reason, saturated=saturated))

@@ -106,6 +106,8 @@ class GlobalDone(ControlMessage, frozen=True, tag="global-done"):
     """The session between our clusters is over."""
 
     reason: str
+    saturated: bool = False
+    """Your cluster could not take what an overloaded broker of mine has to give."""
 
 
 class ExchangeStart(ControlMessage, frozen=True, tag="exchange-start"):

@@ -1,4 +1,4 @@
-"""The offload algorithm for an action."""
+"""The offload algorithm for an action, and the load that it begins with."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trimtab.balancing.padres.offload_input import plan_input_offload
 from trimtab.balancing.padres.offload_match import plan_match_offload
 from trimtab.balancing.padres.offload_output import plan_output_offload
 from trimtab.language import Filter
-from trimtab.load.estimation import BrokerResources
-from trimtab.load.profiles import Sample
+from trimtab.load.estimation import BrokerResources, LoadChange, after_change
+from trimtab.load.profiles import Sample, and_not, union
 
 
 def plan_offload(
@@ -32,3 +32,22 @@ def plan_offload(
         Action.OUTPUT: plan_output_offload,
     }[action]
     return algorithm(ours, theirs, sample, their_filters, config)
+
+
+def without_leaving(ours: BrokerResources, staying: Sample, leaving: Sample) -> BrokerResources:
+    """Our load once the clients that were asked to move have left; both samples are of the same publications.
+
+    Clients leave an overloaded broker only when they have been sent what waits there for them, which may take minutes.
+    Until then they count in everything that is measured, and the next plan would give their load away once more.
+    """
+    wanted = union(client.bits for client in staying.clients) | staying.fixed_bits
+    spared_per_s = leaving.rate_per_s(and_not(union(client.bits for client in leaving.clients), wanted))
+    return after_change(
+        ours,
+        LoadChange(
+            -sum(len(client.filters) for client in leaving.clients),
+            -spared_per_s,
+            -spared_per_s * leaving.mean_size_bytes,
+            -sum(leaving.bandwidth_bytes_per_s(client.bits) for client in leaving.clients),
+        ),
+    )

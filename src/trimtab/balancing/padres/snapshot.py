@@ -251,10 +251,10 @@ def without_cluster(known: Mapping[str, KnownBroker], cluster: str) -> dict[str,
     return {name: entry for name, entry in known.items() if entry.load.cluster != cluster}
 
 
-def may_pass_on(own_status: Status, load: ClusterLoad, own_cluster: str) -> bool:
+def may_pass_on(own_status: Status, load: ClusterLoad, own_cluster: str, *, saturated: bool = False) -> bool:
     """Whether a cluster-head hands another cluster's load on to its own neighbours (section 3.3.1.2).
 
     Clusters balance with neighbours only; a cluster that is not available steps aside, so that clusters on its two
     sides may find each other.
     """
-    return own_status == Status.NOT_AVAILABLE and load.cluster != own_cluster
+    return (own_status == Status.NOT_AVAILABLE or saturated) and load.cluster != own_cluster
