@@ -14,7 +14,7 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.balancing.padres.decisions import NoAction, Reason
 from trimtab.balancing.padres.fast import ClusterPlan, Member, plan_cluster, unevenness
 from trimtab.load.estimation import BrokerResources
-from trimtab.load.profiles import on_common_window
+from trimtab.load.profiles import ClientProfile, Sample, on_common_window
 
 SYMBOLS = [f"S{number}" for number in range(10)]
 CONFIG = PadresConfig()
@@ -92,3 +92,34 @@ def test_samples_of_different_windows_are_refused() -> None:
     ]
     with pytest.raises(ValueError, match="common window"):
         plan_cluster(members, CONFIG)
+
+
+def two_strong_brokers(extra_count: int, *, moved_before: bool) -> ClusterPlan | NoAction:
+    """Brokers with a thousand clients each, and some more at the first: each is 0.0002 of a ratio, and quiet."""
+    stock = Filter.parse("[class,eq,'STOCK']")
+    members: list[Member] = []
+    for name, count in (("B1", 1_000 + extra_count), ("B2", 1_000)):
+        resources = BrokerResources(
+            input_rate_per_s=10.0,
+            input_rate_bytes_per_s=3_000.0,
+            matching_delay_s=2e-5 * count,
+            subscription_count=count,
+            output_rate_bytes_per_s=0.0,
+            bandwidth_bytes_per_s=1e6,
+            matching_delay_slope_s=2e-5,
+        )
+        clients = tuple(ClientProfile(f"{name}-{number}", (stock,), 0) for number in range(count))
+        sample = Sample((("p", 1),), (300,), 1.0, 1.0, clients)
+        before = frozenset(client.client for client in clients) if moved_before else frozenset()
+        members.append(Member(name, resources, sample, before))
+    return plan_cluster(members, CONFIG)
+
+
+def test_where_brokers_are_almost_level_clients_that_were_moved_before_stay() -> None:
+    fresh = two_strong_brokers(300, moved_before=False)
+    assert isinstance(fresh, ClusterPlan)
+    assert isinstance(two_strong_brokers(300, moved_before=True), NoAction), "0.06 apart"
+    again = two_strong_brokers(600, moved_before=True)
+    assert isinstance(again, ClusterPlan), "0.12 apart"
+    left_apart = 0.12 - 2 * len(again.moves) * 0.0002
+    assert left_apart <= CONFIG.local_ratio_threshold

@@ -246,10 +246,10 @@ def test_a_client_with_several_subscriptions_moves_as_a_whole() -> None:
 def test_clients_that_received_nothing_yet_still_count_in_what_the_accepting_broker_bears() -> None:
     """Ten publications were sampled; a third of one per second and client would be 33 bytes of 10,000."""
     quiet = [(f"c{number}", f"[class,eq,'X'],[n,eq,{number}]", "0000000000") for number in range(60)]
-    found = plan(Action.MATCH, broker(0.8, 0.2), broker(0.1, 0.85), sample(*quiet))
+    found = plan(Action.MATCH, broker(0.8, 0.2), broker(0.1, 0.825), sample(*quiet))
     assert len(names(found)) == 14
     assert isinstance(found, OffloadPlan)
-    assert found.theirs_after.output_utilization_ratio == 0.85, "the estimate itself is the thesis's"
+    assert found.theirs_after.output_utilization_ratio == 0.825, "the estimate itself is the thesis's"
 
 
 def test_clients_that_are_leaving_are_not_given_away_once_more() -> None:
@@ -261,3 +261,28 @@ def test_clients_that_are_leaving_are_not_given_away_once_more() -> None:
     assert after.output_rate_bytes_per_s == pytest.approx(9_000 - 500)
     nobody = msgspec.structs.replace(leaving, clients=())
     assert without_leaving(broker(0.8, 0.9), staying, nobody) == broker(0.8, 0.9)
+
+
+def test_a_margin_is_kept_from_the_lower_threshold() -> None:
+    many = [(f"c{number}", YAHOO, "1000000000") for number in range(20)]
+    found = plan(Action.OUTPUT, broker(0.5, 0.99), broker(0.1, 0.79), sample(*many), ALL)
+    assert isinstance(found, OffloadPlan)
+    assert len(found.moves) == 8, "each is 0.01"
+
+
+def test_a_broker_full_of_output_gives_what_is_covered_even_to_one_with_more_input() -> None:
+    """Neither could do anything otherwise: input cannot come to us while our output is full."""
+    covered = [(f"c{number}", YAHOO, "1000000000") for number in range(20)]
+    found = plan(Action.OUTPUT, broker(0.1, 0.89), broker(0.5, 0.4), sample(*covered, ("all", ALL, "1" * 10)), YAHOO)
+    assert {step for _, step in steps(found)} == {"output, phase I, type III"}
+    assert isinstance(found, OffloadPlan)
+    assert found.difference_after < 0.3
+
+
+def test_but_not_so_far_that_it_causes_the_difference() -> None:
+    covered = [(f"c{number}", YAHOO, "1000000000") for number in range(20)]
+    theirs = broker(0.1, 0.4, subscription_count=10)
+    found = plan(Action.OUTPUT, broker(0.1, 0.89), theirs, sample(*covered, ("all", ALL, "1" * 10)), YAHOO)
+    assert isinstance(found, OffloadPlan)
+    assert found.theirs_after.input_utilization_ratio <= found.ours_before.input_utilization_ratio + 0.1
+    assert len(found.moves) < 20

@@ -110,6 +110,10 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     balance_difference: float = 0.005
     """Two brokers closer than this in the index at hand are balanced (Table 5.2, "balance percentage")."""
 
+    acceptor_margin_ratio: float = 0.025
+    """An accepting broker is planned to stay below the lower overload threshold by this (no value given): by as much as
+    the output ratio fluctuates at rest (section 5.2.1.7)."""
+
     slope_subscription_count: int = 20
     """The matching delay and memory per subscription are measured between two moments that differ by so many
     subscriptions (S, sections 4.1.2 and 4.1.5; no value given): a change of delay that stands out from noise."""
@@ -152,6 +156,8 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"the lower overload ratio ({self.lower_overload_ratio}) must be below the higher one "
                 f"({self.higher_overload_ratio})"
             )
+        if self.acceptor_margin_ratio >= self.lower_overload_ratio:
+            raise ValueError("the margin of accepting brokers must leave something below the lower overload ratio")
         if self.smoothing_alpha > 1:
             raise ValueError(f"the smoothing alpha is at most 1, not {self.smoothing_alpha}")
         if self.global_ratio_threshold < self.local_ratio_threshold:
@@ -166,6 +172,15 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("brokers must be balanced more closely than the thresholds that trigger balancing")
         if self.planning_timeout_s < self.press_timeout_s:
             raise ValueError("the planning timeout must leave time to sample (press_timeout_s)")
+
+    @property
+    def bearable_ratio(self) -> float:
+        """Up to which utilisation an accepting broker may be filled.
+
+        >>> PadresConfig().bearable_ratio
+        0.875
+        """
+        return self.lower_overload_ratio - self.acceptor_margin_ratio
 
     @property
     def local_pie_lifetime_s(self) -> float:

@@ -32,8 +32,8 @@ _GROUPS_PER_STEP_COUNT: Final = 40
 """Groups of a broker that one step looks at: with so many, one that fits well is among them."""
 
 _AGAIN_COST: Final = 3e-5
-"""By how much the unevenness must fall for each client that has been moved before: about what moving one client changes
-when brokers are 0.01 apart."""
+"""By how much the unevenness must fall for each client that was moved before, where brokers differ by the threshold
+or more: about what moving one client changes when brokers are 0.01 apart."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -211,6 +211,12 @@ class _Cluster:
             total += sum(value * value for value in values) - sum(values) ** 2 / len(values)
         return total
 
+    def again_cost(self) -> float:
+        """By how much the unevenness must fall for each client that moves again: the more, the closer together the
+        brokers are, so that an almost level cluster is left alone."""
+        threshold = min(self.config.local_ratio_threshold, self.config.local_delay_threshold)
+        return _AGAIN_COST * max(threshold / max(self.spread(), 1e-6), 1.0)
+
     def best_trial(self, donor: int, *, all_groups: bool) -> _Trial | None:
         """The move from a broker that lowers the unevenness most."""
         place = self.places[donor]
@@ -218,6 +224,7 @@ class _Cluster:
         spared = only_once(group.bits for group in place.groups.values()) & ~sample.fixed_bits
         trials: list[_Trial] = []
         now = self.unevenness()
+        again_cost = self.again_cost()
         seen: set[tuple[object, ...]] = set()
         open_targets = [number for number, each in enumerate(self.places) if number != donor and each.room_count != 0]
         for group in place.candidates(all_groups=all_groups):
@@ -242,6 +249,7 @@ class _Cluster:
                     cost = self._cost(
                         donor, target, group, count=count, spared_per_s=given_up_per_s, extra_per_s=extra_per_s
                     )
+                    cost += again_cost * count if group.again else 0.0
                     if cost < now - 1e-9:
                         trials.append(_Trial(cost, group, count, target, given_up_per_s, extra_per_s))
         trials.sort(key=lambda trial: trial.cost)
@@ -255,12 +263,12 @@ class _Cluster:
     def _cost(
         self, donor: int, target: int, group: _Group, *, count: int, spared_per_s: float, extra_per_s: float
     ) -> float:
-        """The unevenness after a move, and what moving somebody again costs."""
+        """The unevenness after a move."""
         subscription_count = count * group.subscription_count
         output_bytes_per_s = count * group.output_bytes_per_s
         donor_after = self.places[donor].after(-subscription_count, -spared_per_s, -output_bytes_per_s)
         target_after = self.places[target].after(subscription_count, extra_per_s, output_bytes_per_s)
-        total = _AGAIN_COST * count if group.again else 0.0
+        total = 0.0
         places = self.places
         for index in range(3):
             values = [place.indices[index] for place in places]

@@ -13,6 +13,8 @@ Deviations:
   every subscriber has one subscription, and a group is what it calls a unique subscription.
 - The bound on clients per candidate is that the accepting broker stays below the lower overload threshold in all four
   utilisations; the printed text names the offloading broker.
+- The bound keeps a margin (`acceptor_margin_ratio`) from the threshold: indices fluctuate, and a broker that is planned
+  to end just below it would as often end above it.
 - In that bound, clients that received nothing during the sample count as if they had received a little
   (`UNSEEN_PUBLICATIONS`). Close to the bound only such clients seem bearable, and hundreds of them are not.
 - The smallest number that balances is found by bisection instead of counting down: all estimates are monotonous in
@@ -244,12 +246,12 @@ class Workspace:
         return after_change(self.ours, ours), after_change(self.theirs, theirs)
 
     def bearable_count(self, number: int, forbidden: Holds | None = None) -> int:
-        """The clients of a candidate that may move: the accepting broker stays below the lower overload threshold, and
-        what is forbidden does not come true."""
+        """The clients of a candidate that may move: the accepting broker stays well below the lower overload threshold,
+        and what is forbidden does not come true."""
 
         def too_many(count: int) -> bool:
             ours, theirs = self.after(number, count)
-            if self._with_unseen(theirs, number, count).highest_utilization_ratio >= self.config.lower_overload_ratio:
+            if self._with_unseen(theirs, number, count).highest_utilization_ratio >= self.config.bearable_ratio:
                 return True
             return forbidden is not None and forbidden(ours, theirs)
 

@@ -10,8 +10,11 @@ accepting broker's input must not rise so far above ours that it would want to g
 
 Deviations:
 - The guard compares the input ratios, as the text says; the printed condition compares output ratios. In phase II it
-  compares both brokers after the move. In phase I it compares the accepting broker after the move with us before it,
-  for there a lower input of ours is a gain (type I), not a danger. It does not hold while our output is overloaded.
+  compares both brokers after the move. In phase I, which the text leaves free, it compares the accepting broker after
+  the move with us before it, for there a lower input of ours is a gain (type I), not a danger, and it holds only where
+  the moves would cause the excess: if the accepting broker's input exceeds ours anyway, then it cannot give to us
+  because our output is full, and without phase I neither broker could ever do anything about that. The guard does not
+  hold while our output is overloaded.
 - If no candidate of a type helps, the next type is tried, not only when there is none.
 - Those of `trimtab.balancing.padres.offload`.
 """
@@ -58,8 +61,11 @@ def plan_output_offload(
     work = Workspace(ours, theirs, sample, their_filters, config)
     aim = Aim(Action.OUTPUT, ours, config)
 
+    already_swung = theirs.input_utilization_ratio - ours.input_utilization_ratio > config.local_ratio_threshold
+
     def raises_their_input(_ours_then: BrokerResources, theirs_then: BrokerResources) -> bool:
-        return guarded(theirs_then.input_utilization_ratio - work.ours.input_utilization_ratio)
+        excess = theirs_then.input_utilization_ratio - work.ours.input_utilization_ratio
+        return not already_swung and guarded(excess)
 
     def swings_the_input(ours_then: BrokerResources, theirs_then: BrokerResources) -> bool:
         return guarded(theirs_then.input_utilization_ratio - ours_then.input_utilization_ratio)
