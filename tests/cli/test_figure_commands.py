@@ -36,7 +36,7 @@ def names(result: Result) -> list[str]:
 
 
 def test_figures_of_a_run_are_drawn_from_its_records(tmp_path: Path) -> None:
-    few = {"duration_s": "150", "subscribers.0.count": "300", "subscribers.0.join_s": "[10, 80]", "rate": "[]"}
+    few = {"duration_s": "240", "subscribers.0.count": "300", "subscribers.0.join_s": "[10, 80]", "rate": "[]"}
     record(tmp_path, "padres-local", few, 10)
     drawn = names(run("figures", str(tmp_path), "--json"))
     assert drawn == [
