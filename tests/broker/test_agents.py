@@ -207,6 +207,7 @@ def test_a_client_that_cannot_move_says_so() -> None:
     publisher = chain.client("p", "B1")
     publisher.advertise(STOCKS, 0.0)
     chain.rest()
+    publisher.publish({"class": "STOCK"}, 0.0)
     chain.do("B1", MoveClient("p", "B3", "session-1"), MoveClient("nobody", "B3", "session-1"))
     reasons = {event.client: event.reason for event in chain.talkers["B1"].events if isinstance(event, ClientStayed)}
     assert reasons == {

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from trimtab.balancing.padres.config import PadresConfig
+from trimtab.broker.config import BrokerConfig
+from trimtab.broker.policies import agents_of
+from trimtab.language import Filter
+from trimtab.simulation.rest import check_rest
 from trimtab.simulation.run import ScenarioRun
 from trimtab.simulation.scenario import read_scenario
+from trimtab.simulation.world import World
 
 
 def test_the_first_minutes_of_the_local_experiment_relieve_the_weakest_broker_and_lose_nothing() -> None:
@@ -25,3 +31,34 @@ def test_the_same_seed_balances_the_same_way() -> None:
     first, second, other = (ScenarioRun(read_scenario("padres-local", few), seed).run() for seed in (1, 1, 2))
     assert first == second
     assert first.trace_hash != other.trace_hash
+
+
+def test_a_publisher_that_came_to_an_edge_broker_goes_to_its_cluster_head_before_it_publishes() -> None:
+    """Thesis, section 3.2: cluster-heads serve publishers, edge-brokers serve subscribers."""
+    world = World(1)
+    for name in ("B0", "B1", "B2"):
+        neighbours = ("B1", "B2") if name == "B0" else ("B0",)
+        world.add_broker(BrokerConfig(name, neighbours=neighbours), agents=agents_of("padres", name, 1, PadresConfig()))
+    world.add_link("B0", "B1")
+    world.add_link("B0", "B2")
+    for name in ("quotes", "busy", "reader"):
+        world.add_client(name, "B1" if name != "reader" else "B2")
+    world.run(1.0)
+    numbers = Filter.parse("[n,isPresent,0]")
+    world.subscribe("reader", numbers)
+    world.subscribe("busy", Filter.parse("[m,isPresent,0]"))
+    world.run(2.0)
+    world.advertise("busy", numbers)
+    world.advertise("quotes", numbers)
+    for number in range(50):
+        world.publish("quotes", {"n": number})
+        world.publish("busy", {"n": 1000 + number})
+    world.run(30.0)
+    assert world.clients["quotes"].session.broker == "B0"
+    assert world.clients["busy"].session.broker == "B1"  # it subscribes too
+    assert world.checker.deliveries_count == 100
+    for host in world.brokers.values():
+        host.broker.retire_agents()
+    world.run(120.0)
+    check_rest(world, [("B0", "B1"), ("B0", "B2")])
+    assert world.checker.violations == []

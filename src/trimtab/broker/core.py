@@ -33,6 +33,7 @@ from trimtab.broker.routing import Entry, RoutingTables, Say
 from trimtab.load.agents import (
     Agent,
     AgentReport,
+    ClientAdvertised,
     ClientCame,
     ClientLeft,
     ClientStayed,
@@ -574,6 +575,8 @@ class Broker:
             if peer.announcements is None:
                 peer.announcements = Announcements()
             peer.announcements.add(message.id, message.filter)
+            if self._agents is not None:
+                self._agents.tell_all(ClientAdvertised(peer.name), now_s)
         self._say(self.tables.add_advertisement(Entry(message.id, message.filter, peer.name)), now_s)
         if self._advertisement_confirmations.begin(message.id):
             self._confirm_advertisements([message.id], now_s)

@@ -135,6 +135,8 @@ class ClientSession:
         self._ending: dict[str, None] = {}
         """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
+        self._has_published = False
+        """Whether a publication was sent to a broker; from then on the client stays there."""
         self._last_delivered: dict[str, int] = {}
         self._publisher_sessions: dict[str, str] = {}
         self.paused = False
@@ -257,12 +259,16 @@ class ClientSession:
         )
         self._next_sequence += 1
         if goes_at_once:
-            self._unaccepted.append(message)
-            self._say(message, now_s)
+            self._send_publication(message, now_s)
         else:
             self._held.append(message)
             self._release(now_s)
         return message.sequence
+
+    def _send_publication(self, message: Publish, now_s: float) -> None:
+        self._has_published = True
+        self._unaccepted.append(message)
+        self._say(message, now_s)
 
     def _will_announce(self, publication: Publication) -> bool:
         """Whether an advertisement that does not end, in force or not, announces the publication."""
@@ -386,15 +392,16 @@ class ClientSession:
         reason = ""
         if self._move is not None or not self.broker or target.broker == self.broker:
             reason = "the client is already there, or on its way, or has no broker yet"
-        elif self._advertisements or self._next_sequence > 1:
+        elif self._has_published:
             reason = "a client that publishes does not move"  # what it published there might be overtaken from here
         if reason:
             if target.cause:
                 self.link.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
             return [NotMoved(target.broker, reason)]
         self._moves_count += 1
-        wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
+        wire_ids = {id: f"{id}@{self._moves_count}" for id in (*self._subscriptions, *self._advertisements)}
         self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
+        self._announced = Announcements()  # publications wait until the advertisements are in force over there
         move_id = f"{self.name}/m{self._moves_count}"
         self._move = _Move(move_id, target, Link(self.config.link), wire_ids, now_s)
         return [Open(target.broker, target.address, target.cause)]
@@ -422,12 +429,14 @@ class ClientSession:
                 self._ids_by_wire_id.pop(wire_id, None)
         self.link, self.broker, self._broker_session = move.link, move.broker, move.broker_session
         self._wire_ids.update({id: wire_id for id, wire_id in move.wire_ids.items() if id in self._subscriptions})
+        self._advertise_anew(move, now_s)
         for id in self._ended_in_move:
             self._wire_ids.pop(id, None)
             if move.wire_ids[id] in move.asked_ids:
                 self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
         self._say_what_waited(now_s)
         self._say_channels(now_s)
+        self._release(now_s)
         effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
@@ -437,9 +446,20 @@ class ClientSession:
                 effects.append(deliver)
         return effects
 
+    def _advertise_anew(self, move: _Move, now_s: float) -> None:
+        """Tell the new broker what will be published; the old one forgets it with the client."""
+        for id, filter in self._advertisements.items():
+            if id in move.wire_ids:
+                self._wire_ids[id] = move.wire_ids[id]
+                self._in_force.pop(id, None)
+                self._say(Advertise(id=move.wire_ids[id], filter=filter), now_s)
+
     def _undo_move(self, move: _Move, reason: str, now_s: float) -> list[Effect]:
         """The client never left its broker; one that asked for the move is told."""
         self._move = None
+        for id in self._advertisements:
+            if id in self._in_force:
+                self._announced.add(id, self._advertisements[id])
         for id in self._ended_in_move:
             self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
         if move.asked_by_broker:
@@ -449,6 +469,7 @@ class ClientSession:
             self._end_channel(id, now_s)
         for id in [id for id in self._channels if id not in self._channels_said]:
             self._say_channel(id, now_s)
+        self._release(now_s)
         return [NotMoved(move.broker, reason), Shut(move.broker)]
 
     def _say_what_waited(self, now_s: float) -> None:
@@ -469,7 +490,7 @@ class ClientSession:
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
         for id, filter in self._advertisements.items():
-            self.link.enqueue(Advertise(id=id, filter=filter), now_s)
+            self.link.enqueue(Advertise(id=self._wire_ids.get(id, id), filter=filter), now_s)
         for id, filter in self._subscriptions.items():
             self.link.enqueue(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
         self._say_channels(now_s)
@@ -524,7 +545,7 @@ class ClientSession:
                 if (id not in self._advertisements and id not in self._subscriptions) or id in self._in_force:
                     return []  # ended meanwhile, or in force since before a move
                 self._in_force[id] = None
-                if id in self._advertisements:
+                if id in self._advertisements and self._move is None:
                     self._announced.add(id, self._advertisements[id])
                 self._release(now_s)
                 return [InForce(id)]
@@ -580,19 +601,18 @@ class ClientSession:
 
     def _release(self, now_s: float) -> None:
         """Send held publications and ends of advertisements, in order, as far as advertisements in force allow."""
-        while self._held and not self.paused:
+        while self._held and not self.paused and self._move is None:
             message = self._held[0]
             if isinstance(message, Unadvertise):
                 self._ending.pop(message.id, None)
                 self._in_force.pop(message.id, None)
                 self._announced.discard(message.id)
                 if self._advertisements.pop(message.id, None) is not None:
-                    self._say(message, now_s)
+                    self._say(Unadvertise(id=self._wire_ids.pop(message.id, message.id)), now_s)
             else:
                 if not self._announced.announce(message.values):
                     return
-                self._unaccepted.append(message)
-                self._say(message, now_s)
+                self._send_publication(message, now_s)
             self._held.popleft()
 
     def _drop_subscription(self, id: str) -> None:

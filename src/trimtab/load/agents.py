@@ -99,6 +99,12 @@ class ClientSubscribed(msgspec.Struct, frozen=True):
     client: str
 
 
+class ClientAdvertised(msgspec.Struct, frozen=True):
+    """A client of this broker has advertised."""
+
+    client: str
+
+
 class ClientCame(msgspec.Struct, frozen=True):
     """A client has moved in: it is served here from now on."""
 
@@ -125,7 +131,9 @@ class NeighboursChanged(msgspec.Struct, frozen=True):
     """A link, or a broker somewhere behind one, appeared or disappeared."""
 
 
-AgentEvent: TypeAlias = Heard | Woken | ClientSubscribed | ClientCame | ClientLeft | ClientStayed | NeighboursChanged
+AgentEvent: TypeAlias = (
+    Heard | Woken | ClientSubscribed | ClientAdvertised | ClientCame | ClientLeft | ClientStayed | NeighboursChanged
+)
 
 
 # ---- what an agent asks for ----

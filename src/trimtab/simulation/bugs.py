@@ -259,6 +259,10 @@ def _hold_nobody_back() -> list[Patch]:
     return [(Broker, "_must_wait", lambda self, source: False)]
 
 
+def _forget_to_advertise_anew() -> list[Patch]:
+    return [(ClientSession, "_advertise_anew", lambda self, move, now_s: None)]
+
+
 def _close_streams_at_once() -> list[Patch]:
     original = ChannelDesk.__init__
 
@@ -346,6 +350,7 @@ BUGS: Final = tuple(
         ("forget-credit", "some messages are never said to be dealt with", _forget_credit),
         ("never-go-on", "what was held back for a congested queue is held back for ever", _never_go_on),
         ("hold-nobody-back", "a congested queue holds nobody back", _hold_nobody_back),
+        ("forget-to-advertise-anew", "a publisher that moves tells its new broker nothing", _forget_to_advertise_anew),
         ("close-streams-at-once", "a stream ends with its last client, also if that moves", _close_streams_at_once),
         ("forget-channel-positions", "a client that moves begins its channels anew", _forget_channel_positions),
         (

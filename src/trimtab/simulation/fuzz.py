@@ -447,8 +447,7 @@ def _do(world: World, own: _OwnIds, act: Act) -> None:
         case "move":
             node = world.clients[act.client]
             is_settled = list(node.connections) == [node.session.broker]
-            is_silent = not advertisements and not node.session.waiting_count and not node.held_back
-            if is_settled and is_silent and act.broker != node.session.broker:
+            if is_settled and act.broker != node.session.broker:
                 world.move(act.client, act.broker)
         case "leave":
             node = world.clients[act.client]

@@ -39,7 +39,8 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
                 checker.violate("stalled", f"{peer.link.queued_count} messages wait in {node.name} for {peer.name}")
     sessions = {name: node.session for name, node in world.clients.items()}
     advertisements = [
-        Placed(id, filter, client, sessions[client].broker) for id, (client, filter) in checker.advertisements.items()
+        Placed(sessions[client].wire_id(id), filter, client, sessions[client].broker)
+        for id, (client, filter) in checker.advertisements.items()
     ]
     subscriptions = [
         Placed(sessions[s.client].wire_id(s.id), s.filter, s.client, sessions[s.client].broker)

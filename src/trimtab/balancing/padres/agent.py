@@ -17,7 +17,17 @@ from trimtab.balancing.padres.head import HeadPart
 from trimtab.balancing.padres.messages import LB_CONTROL
 from trimtab.balancing.padres.snapshot import GLOBAL_PIE, LOCAL_PIE
 from trimtab.language import Filter, Value
-from trimtab.load.agents import Action, AgentEvent, AgentReport, Announce, Host, NeighboursChanged, Reporting
+from trimtab.load.agents import (
+    Action,
+    AgentEvent,
+    AgentReport,
+    Announce,
+    ClientAdvertised,
+    Host,
+    MoveClient,
+    NeighboursChanged,
+    Reporting,
+)
 
 _ANNOUNCED: Final = (
     Filter.parse(f"[class,eq,'{LOCAL_PIE}'],[clusterID,isPresent,'']"),
@@ -94,6 +104,7 @@ class PadresAgent:
         self._edge = edge
         self._head = head
         self._role: tuple[bool, str] | None = None
+        self._redirects_count = 0
 
     @property
     def observes(self) -> bool:
@@ -110,6 +121,8 @@ class PadresAgent:
         actions: list[Action] = []
         if isinstance(event, NeighboursChanged) and self._host is not None:
             actions += self._take_role(self._host, now_s)
+        if isinstance(event, ClientAdvertised):
+            actions += self._send_to_head([event.client])
         if self.part is not None:
             actions += self.part.handle(event, now_s)
         return actions
@@ -148,4 +161,20 @@ class PadresAgent:
             make = self._head if is_head else self._edge
             self.part = make(host, cluster, self.config, self._rng, now_s)
             actions += self.part.begin()
+            actions += self._send_to_head(host.publishers())
+        return actions
+
+    def _send_to_head(self, publishers: Sequence[str]) -> list[Action]:
+        """Ask publishers at an edge-broker to go to its cluster-head (section 3.2); those that subscribe too stay.
+
+        A client that has published already says that it stays, for it cannot move without being overtaken by itself.
+        """
+        if self._host is None or self._role is None or self._role[0]:
+            return []
+        actions: list[Action] = []
+        for client in publishers:
+            if not self._host.filters_of(client):
+                self._redirects_count += 1
+                cause = f"{self._host.name}/publisher/{self._redirects_count}"
+                actions.append(MoveClient(client, self._role[1], cause))
         return actions
