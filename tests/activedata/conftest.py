@@ -24,3 +24,13 @@ def spark() -> Iterator[SparkViews]:
 def active(spark: SparkViews, tmp_path: Path) -> Iterator[ActiveData]:
     with ActiveData(tmp_path / "data", spark) as data:
         yield data
+
+
+@pytest.fixture(scope="session")
+def active_with_channel(spark: SparkViews) -> Iterator[ActiveData]:
+    """Reports, a feed, a broker and a channel that stay as they are."""
+    from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS
+
+    with tempfile.TemporaryDirectory() as directory, ActiveData(directory, spark) as data:
+        data.run(REPORTS + FEED + OF_TYPE)
+        yield data

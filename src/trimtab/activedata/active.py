@@ -30,6 +30,7 @@ from trimtab.activedata.engine import Engine, RunningChannel
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
 from trimtab.activedata.feeds import FeedAnswer, Feeds, OverlayAdapter
 from trimtab.activedata.fields import Scalar, ValueMistake
+from trimtab.activedata.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.results import Result, Results
 from trimtab.activedata.spark import SparkSettings
 from trimtab.activedata.spark_errors import placed_error
@@ -85,6 +86,7 @@ class ActiveData:
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self._lock_file.close()
             raise ActiveDataError(f"{self.directory} is in use by another process") from None
         self.catalog = Catalog(self.directory / "catalog.sqlite")
         self.results_store = Results(self.directory / "results")
@@ -390,6 +392,14 @@ class ActiveData:
                     self.results_store.news.wait(left_s)
                 else:
                     self.results_store.news.wait(min(left_s, 1.0))
+
+    def rates(self, window_s: float = WINDOW_S) -> list[SubscriptionRate]:
+        """Notifications and bytes per second of each subscription (lambda_k) over the last `window_s`, by Spark."""
+        to_us = int(time.time() * 1e6)
+        with self.views.lock:
+            frame = self.frame("SELECT channel, subscription, executed_us, payload FROM results")
+        found = measured_rates(frame, to_us - int(window_s * 1e6), to_us).orderBy("subscription").toArrow()
+        return [SubscriptionRate(**row) for row in found.to_pylist()]
 
     def settle(self, timeout_s: float = 60.0) -> None:
         """Wait until the continuous channels have seen every record; for tests, notebooks and the command line."""

@@ -45,6 +45,7 @@ class ChannelMeters(msgspec.Struct):
     last_execution_s: float | None = None
     skipped_s: float = 0.0
     skipped_count: int = 0
+    put_aside_count: int = 0
     error: str | None = None
 
 
@@ -279,7 +280,7 @@ class Engine:
         self._dead_letter(channel, dataset.records(channel.position, to), reason)
         self._catalog.set_positions({channel.entry.id: to})
         channel.position = to
-        channel.meters.error = f"record {to}: {reason}"
+        channel.meters.put_aside_count += 1
 
     def _restart_spark(self) -> None:
         with self._views.lock:

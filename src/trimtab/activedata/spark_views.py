@@ -60,6 +60,11 @@ class SparkViews:
             self._views.clear()
             stop_spark(self.session)
 
+    @property
+    def master(self) -> str:
+        """Where Spark runs."""
+        return self._settings.master
+
     def clear(self) -> None:
         """Forget all views."""
         for name in list(self._views):
@@ -73,7 +78,8 @@ class SparkViews:
     def show_store(self, name: str, store: DeltaStore, *, cached: bool) -> None:
         """Show the newest version of a Delta table under a name; nothing is done if it is shown already."""
         with self.lock:
-            version, files = store.files()
+            number, files = store.files()
+            version = (str(store.path), number)
             known = self._views.get(name)
             if known is not None and known.version == version:
                 return
@@ -176,13 +182,13 @@ class SubscriptionTable:
                 LOCAL_ROWS_COUNT, self._base.num_rows // 20
             ):
                 self._put_together()
-            if views.version_of(self.name) != self._base_version:
-                views.show_arrow(self.name, self._base, self._base_version)
+            if views.version_of(self.name) != (id(self), self._base_version):
+                views.show_arrow(self.name, self._base, (id(self), self._base_version))
             source = f"`{self.name}`"
             if self._added:
                 later = f"{self.name}_later"
-                if views.version_of(later) != self._version:
-                    views.show_arrow(later, self._arrow(self._added), self._version)
+                if views.version_of(later) != (id(self), self._version):
+                    views.show_arrow(later, self._arrow(self._added), (id(self), self._version))
                 source = f"(SELECT * FROM `{self.name}` UNION ALL SELECT * FROM `{later}`)"
             return source, self._largest()
 

@@ -8,6 +8,7 @@ import typer
 
 from trimtab import __version__
 from trimtab.cli import (
+    active_commands,
     bench_commands,
     language_commands,
     link_commands,
@@ -37,6 +38,7 @@ app.command("sub")(network_commands.sub)
 app.command("pub")(network_commands.pub)
 app.command("status")(network_commands.status)
 app.command("load")(load_command.load)
+app.add_typer(active_commands.app, name="active")
 app.add_typer(link_commands.app, name="link")
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")

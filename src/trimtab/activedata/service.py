@@ -1,0 +1,250 @@
+"""The small JSON service of an active-data process, for brokers, feeds and the command line.
+
+What it answers is written down in docs/active-data.md. Bad requests are told with 400 and what was wrong, unknown names
+with 404, a disk that takes nothing more with 507: a record is acknowledged only when it is durable.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from trimtab.activedata.active import ActiveData
+from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError, StorageError
+from trimtab.activedata.fields import Scalar, ValueMistake
+from trimtab.activedata.status import status
+
+logger = logging.getLogger(__name__)
+
+BODY_MAX_BYTES: Final = 64 * 1024 * 1024
+WAIT_MAX_S: Final = 60.0
+
+
+class WantedSubscription(msgspec.Struct, frozen=True):
+    """A back-end subscription that a broker declares."""
+
+    channel: str
+    arguments: dict[str, Scalar] = {}
+
+
+class BrokerDeclaration(msgspec.Struct, frozen=True):
+    """All back-end subscriptions that a broker wants; those that it has and does not name end."""
+
+    subscriptions: list[WantedSubscription] = []
+    address: str = ""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    parts: tuple[str, ...]
+    options: dict[str, str]
+    body: bytes
+
+    def number(self, name: str, default: float) -> float:
+        try:
+            return float(self.options.get(name, default))
+        except ValueError:
+            raise ValueMistake(f"{name} must be a number, and is {self.options[name]!r}") from None
+
+
+class Service:
+    """Serves one ActiveData object on a port until it is closed."""
+
+    def __init__(self, active: ActiveData, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.active = active
+        service = self
+
+        class Handler(_Handler):
+            answer = service.answer
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="service", daemon=True)
+        self._is_closing = threading.Event()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened at."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Start to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop to answer."""
+        self._is_closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, method: str, request: _Request) -> object:
+        """What one request gets."""
+        routes: list[tuple[str, tuple[str, ...], Callable[[_Request], object]]] = [
+            ("GET", ("status",), self._status),
+            ("POST", ("statements",), self._statements),
+            ("POST", ("feeds", "*"), self._feed),
+            ("PUT", ("brokers", "*"), self._declare),
+            ("POST", ("brokers", "*", "subscriptions"), self._subscribe),
+            ("DELETE", ("brokers", "*", "subscriptions", "*"), self._unsubscribe),
+            ("GET", ("brokers", "*", "results"), self._news),
+            ("GET", ("results", "*"), self._results),
+        ]
+        for wanted, pattern, answer in routes:
+            if wanted == method and len(pattern) == len(request.parts):
+                if all(part in ("*", given) for part, given in zip(pattern, request.parts, strict=True)):
+                    return answer(request)
+        raise NotFoundError(f"there is no {method} /{'/'.join(request.parts)} here")
+
+    def _status(self, request: _Request) -> object:
+        return status(self.active)
+
+    def _statements(self, request: _Request) -> object:
+        text = _body(request, dict[str, str]).get("text")
+        if text is None:
+            raise ValueMistake('expected {"text": "statements"}')
+        return {"answers": self.active.run(text)}
+
+    def _feed(self, request: _Request) -> object:
+        return self.active.feed(request.parts[1], request.body)
+
+    def _declare(self, request: _Request) -> object:
+        """A broker registers and declares its whole set: what is new begins, what is missing ends, the rest stays."""
+        declared = _body(request, BrokerDeclaration)
+        broker = self.active.catalog.add_broker(request.parts[1], declared.address)
+        self.active.catalog.broker_seen(broker.id, time.time())
+        wanted: dict[str, list[dict[str, Scalar]]] = {}
+        for each in declared.subscriptions:
+            wanted.setdefault(each.channel, []).append(each.arguments)
+        made: dict[str, list[int]] = {}
+        for channel, arguments in wanted.items():
+            made[channel] = [each.id for each in self.active.subscribe_many(channel, arguments, broker.name)]
+        kept = {number for numbers in made.values() for number in numbers}
+        for each in self.active.catalog.subscriptions(broker_id=broker.id):
+            if each.id not in kept:
+                self.active.unsubscribe(each.id)
+        answers = []
+        for each in declared.subscriptions:
+            number = made[each.channel].pop(0)
+            answers.append({"channel": each.channel, "arguments": each.arguments, "subscription": number})
+        return {"subscriptions": answers, "position": self.active.results_store.last_position}
+
+    def _subscribe(self, request: _Request) -> object:
+        wanted = _body(request, WantedSubscription)
+        made = self.active.subscribe_many(wanted.channel, [wanted.arguments], request.parts[1])[0]
+        return {"channel": wanted.channel, "arguments": made.arguments, "subscription": made.id}
+
+    def _unsubscribe(self, request: _Request) -> object:
+        broker = self.active.catalog.broker(request.parts[1])
+        entry = self.active.catalog.subscription(_whole(request.parts[3]))
+        if entry.broker != broker.id:
+            raise NotFoundError(f"subscription {entry.id} is not {broker.name}'s")
+        self.active.unsubscribe(entry.id)
+        return {}
+
+    def _news(self, request: _Request) -> object:
+        """Wait until the broker's subscriptions have new results."""
+        broker = self.active.catalog.broker(request.parts[1])
+        self.active.catalog.broker_seen(broker.id, time.time())
+        after = int(request.number("after", 0))
+        end_s = time.monotonic() + min(request.number("wait_s", 0.0), WAIT_MAX_S)
+        while True:
+            position = self.active.results_store.last_position
+            mine = [each.id for each in self.active.catalog.subscriptions(broker_id=broker.id)]
+            found = self.active.wait(mine, after, max(0.0, min(1.0, end_s - time.monotonic())))
+            if found or time.monotonic() >= end_s or self._is_closing.is_set():
+                newest = max([position, after, *found.values()])
+                return {"position": newest, "subscriptions": {str(key): value for key, value in found.items()}}
+
+    def _results(self, request: _Request) -> object:
+        subscription = _whole(request.parts[1])
+        found = self.active.results(subscription, int(request.number("after", 0)), int(request.number("limit", 1_000)))
+        return {"results": found}
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit():
+        raise NotFoundError(f"there is no subscription {text!r}")
+    return int(text)
+
+
+def _body(request: _Request, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(request.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueMistake(f"the request's body: {error}") from None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection: reads requests, and turns errors into answers."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "trimtab"
+    timeout = 120
+    answer: Callable[[str, _Request], object]
+
+    def do_GET(self) -> None:
+        self._serve("GET")
+
+    def do_POST(self) -> None:
+        self._serve("POST")
+
+    def do_PUT(self) -> None:
+        self._serve("PUT")
+
+    def do_DELETE(self) -> None:
+        self._serve("DELETE")
+
+    def log_message(self, format: str, *args: object) -> None:
+        logger.debug(format, *args)
+
+    def _serve(self, method: str) -> None:
+        try:
+            length = int(self.headers.get("Content-Length") or 0)
+            if length < 0 or length > BODY_MAX_BYTES:
+                self.close_connection = True
+                self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"more than {BODY_MAX_BYTES:,} bytes"})
+                return
+            url = urlsplit(self.path)
+            parts = tuple(unquote(part) for part in url.path.split("/") if part)
+            options = {name: values[-1] for name, values in parse_qs(url.query).items()}
+            self._send(*self._answered(method, _Request(parts, options, self.rfile.read(length))))
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
+
+    def _answered(self, method: str, request: _Request) -> tuple[HTTPStatus, object]:
+        try:
+            return HTTPStatus.OK, type(self).answer(method, request)
+        except StatementError as error:
+            told = {"error": str(error), "position": error.position, "pointer": error.pointer()}
+            return HTTPStatus.BAD_REQUEST, told
+        except ValueMistake as error:
+            return HTTPStatus.BAD_REQUEST, {"error": str(error)}
+        except NotFoundError as error:
+            return HTTPStatus.NOT_FOUND, {"error": str(error)}
+        except StorageError as error:
+            return HTTPStatus.INSUFFICIENT_STORAGE, {"error": str(error)}
+        except ActiveDataError as error:
+            return HTTPStatus.CONFLICT, {"error": str(error)}
+        except Exception as error:
+            logger.exception("%s /%s", method, "/".join(request.parts))
+            return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
+
+    def _send(self, code: HTTPStatus, answer: object) -> None:
+        try:
+            data = msgspec.json.encode(answer)
+        except TypeError:
+            data = json.dumps(msgspec.to_builtins(answer), default=str).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)

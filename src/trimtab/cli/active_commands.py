@@ -1,0 +1,282 @@
+"""The commands of active data: start, run, sql, feed, status."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from trimtab.cli.active_service import ActiveService, RefusedRequest
+from trimtab.cli.input_lines import STDIN, printable, refuse
+
+DIRECTORY: Final = "active-data"
+LISTEN: Final = "127.0.0.1:7500"
+FEED_BYTES: Final = 1024 * 1024
+"""So much of a file is posted at a time."""
+
+app = typer.Typer(
+    help="Active data on Spark: datasets, feeds, channels and results.", no_args_is_help=True, rich_markup_mode=None
+)
+AtOption = Annotated[str, typer.Option("--at", metavar="HOST:PORT", help="Where the active-data process listens.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command()
+def start(
+    directory: Annotated[str, typer.Option("--dir", metavar="DIR", help="Where everything is kept.")] = DIRECTORY,
+    spark: Annotated[
+        str | None, typer.Option("--spark", metavar="MASTER", help="A Spark master; local mode if not given.")
+    ] = None,
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")] = LISTEN,
+    memory_mb: Annotated[
+        int, typer.Option("--memory", min=512, metavar="MB", help="Memory of Spark's driver.")
+    ] = 1_536,
+    quick_start: Annotated[bool, typer.Option("--quick-start", hidden=True)] = False,
+) -> None:
+    """Run active data until Ctrl-C or SIGTERM; prints a line `ready` with its address when it can be used.
+
+    Spark's own log goes to DIR/spark/spark.log.
+
+    \b
+    Example:
+      trimtab active start --dir city
+      trimtab active start --spark spark://127.0.0.1:7077
+    """
+    import logging
+
+    from trimtab.activedata.active import ActiveData
+    from trimtab.activedata.errors import ActiveDataError
+    from trimtab.activedata.service import Service
+    from trimtab.activedata.spark import LOCAL_MASTER, SparkSettings
+    from trimtab.cli.overlay_feeds import OverlayFeeds
+
+    host, port = _host_and_port(listen)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    settings = SparkSettings(master=spark or LOCAL_MASTER, memory_mb=memory_mb, quick_start=quick_start)
+    try:
+        with _busy("starting Spark"):
+            active = ActiveData(directory, settings, OverlayFeeds())
+    except (ActiveDataError, OSError) as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(1) from None
+    with active:
+        try:
+            service = Service(active, host, port)
+        except OSError as error:
+            typer.echo(f"cannot listen at {listen}: {error.strerror}", err=True)
+            raise typer.Exit(1) from None
+        service.start()
+        typer.echo(f"ready http://{host}:{service.port}")
+        stopped.wait()
+        service.close()
+
+
+@app.command()
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE.sql", help="Statements; - for standard input.")],
+    at: AtOption = LISTEN,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the statements of a file one after the other; the first mistake ends it with exit code 2.
+
+    \b
+    Example:
+      trimtab active run examples/emergency.sql
+    """
+    from trimtab.activedata.errors import StatementError
+    from trimtab.activedata.statements import parse_statements
+
+    name = "standard input" if file == STDIN else file
+    try:
+        text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"{name}: {error}")
+    try:
+        statements = parse_statements(text)
+    except StatementError as error:
+        refuse(f"{name}: {error}\n{error.pointer()}")
+    service = ActiveService(at)
+    with _progress(len(statements), "statements") as advance:
+        for placed in statements:
+            # Blank lines and spaces before a statement keep its lines and columns those of the file.
+            before = "".join(char if char == "\n" else " " for char in text[: placed.start])
+            try:
+                answers = service.statements(before + text[placed.start : placed.end])
+            except RefusedRequest as error:
+                refuse(f"{name}: {error}")
+            advance(1)
+            _print_answers(answers, as_json=as_json)
+
+
+@app.command()
+def sql(
+    statements: Annotated[str, typer.Argument(metavar="STATEMENTS", help="Statements, separated by semicolons.")],
+    at: AtOption = LISTEN,
+    as_json: JsonOption = False,
+) -> None:
+    """Run statements and print what they answer; rows as a table, or with --json one object per row.
+
+    \b
+    Example:
+      trimtab active sql "SELECT event, count(*) FROM Reports GROUP BY event"
+      trimtab active sql "SUBSCRIBE TO EmergencyOfType('flood') ON B1"
+    """
+    try:
+        _print_answers(ActiveService(at).statements(statements), as_json=as_json)
+    except RefusedRequest as error:
+        refuse(str(error))
+
+
+@app.command()
+def feed(
+    name: Annotated[str, typer.Argument(metavar="FEED", help="A feed from HTTP that is started.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Records as JSON lines; - for standard input.")],
+    at: AtOption = LISTEN,
+    as_json: JsonOption = False,
+) -> None:
+    """Give records to a feed. Those that are refused are in dead_letters; exit code 1 if there were any.
+
+    \b
+    Example:
+      trimtab active feed reports reports.jsonl
+    """
+    service = ActiveService(at)
+    totals = {"accepted": 0, "rejected": 0, "repeated": 0}
+    try:
+        size = None if file == STDIN else Path(file).stat().st_size
+        with (
+            sys.stdin.buffer if file == STDIN else Path(file).open("rb") as source,
+            _progress(size, "bytes") as advance,
+        ):
+            while lines := source.readlines(FEED_BYTES):
+                part = b"".join(lines)
+                for key, count in service.feed(name, part).items():
+                    totals[key] += count
+                advance(len(part))
+    except OSError as error:
+        refuse(f"{file}: {error.strerror}")
+    except RefusedRequest as error:
+        refuse(str(error))
+    if as_json:
+        typer.echo(json.dumps(totals))
+    else:
+        typer.echo(f"{totals['accepted']:,} accepted, {totals['rejected']:,} rejected")
+    if totals["rejected"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(at: AtOption = LISTEN, as_json: JsonOption = False) -> None:
+    """Feeds, datasets, channels with their last latency and counts, and brokers with their subscriptions.
+
+    \b
+    Example:
+      trimtab active status --json
+    """
+    try:
+        found = ActiveService(at).status()
+    except RefusedRequest as error:
+        refuse(str(error))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    typer.echo(f"{found['directory']} on {found['spark']}, {found['position']:,} results")
+    _print_table("datasets", found["datasets"])
+    _print_table("feeds", found["feeds"])
+    _print_table("channels", found["channels"])
+    _print_table("brokers", found["brokers"])
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    from trimtab.network.address import Address
+
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        refuse(str(error))
+    return address.host, address.port
+
+
+def _print_answers(answers: list[dict[str, Any]], *, as_json: bool) -> None:
+    for answer in answers:
+        if as_json:
+            for row in answer["rows"]:
+                typer.echo(json.dumps(row))
+        elif answer["rows"]:
+            _print_table(answer["said"], answer["rows"])
+        else:
+            typer.echo(printable(answer["said"]))
+
+
+def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    if not rows:
+        console.print(Text(f"{title}: none"))
+        return
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    for name in rows[0]:
+        number = isinstance(rows[0][name], (int, float)) and not isinstance(rows[0][name], bool)
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    console.print(table)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:,.3f}"
+        case int():
+            return f"{value:,}"
+        case str():
+            return printable(value)
+    return printable(json.dumps(value))
+
+
+@contextmanager
+def _progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while work goes on, in a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(unit, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """A sign of life on standard error while something is waited for, in a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
