@@ -130,7 +130,7 @@ class Service:
         kept = {number for numbers in made.values() for number in numbers}
         for each in self.active.catalog.subscriptions(broker_id=broker.id):
             if each.id not in kept:
-                self.active.unsubscribe(each.id)
+                self.active.unsubscribe(each.id, broker.name)
         answers = []
         for each in declared.subscriptions:
             number = made[each.channel].pop(0)
@@ -144,10 +144,10 @@ class Service:
 
     def _unsubscribe(self, request: _Request) -> object:
         broker = self.active.catalog.broker(request.parts[1])
-        entry = self.active.catalog.subscription(_whole(request.parts[3]))
-        if entry.broker != broker.id:
-            raise NotFoundError(f"subscription {entry.id} is not {broker.name}'s")
-        self.active.unsubscribe(entry.id)
+        number = _whole(request.parts[3])
+        if all(each.id != number for each in self.active.catalog.subscriptions(broker_id=broker.id)):
+            raise NotFoundError(f"{broker.name} has no subscription {number}")
+        self.active.unsubscribe(number, broker.name)
         return {}
 
     def _news(self, request: _Request) -> object:
