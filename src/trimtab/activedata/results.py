@@ -113,18 +113,18 @@ class Results:
             )
             marks = {_channel_mark(channel): position for channel, position in positions.items()}
             self.store.append(rows, {**marks, _LAST_MARK: last})
-            self.last_position = last
-        self._announce(rows)
+            self._announce(rows, last)
         return int(count)
 
-    def _announce(self, rows: pa.Table) -> None:
+    def _announce(self, rows: pa.Table, last_position: int) -> None:
         import numpy as np
 
         subscriptions = rows["subscription"].to_numpy()
         positions = rows["position"].to_numpy()
         ids, backwards = np.unique(subscriptions[::-1], return_index=True)
         newest = positions[::-1][backwards]
-        with self.news:
+        with self.news:  # whoever sees the position sees what it covers
+            self.last_position = last_position
             self._newest.update(zip(ids.tolist(), newest.tolist(), strict=True))
             self._recent.append(rows)
             self._recent_count += rows.num_rows

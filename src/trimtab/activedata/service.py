@@ -121,31 +121,32 @@ class Service:
         declared = _body(request, BrokerDeclaration)
         broker = self.active.catalog.add_broker(request.parts[1], declared.address)
         self.active.catalog.broker_seen(broker.id, time.time())
-        wanted: dict[str, list[dict[str, Scalar]]] = {}
-        for each in declared.subscriptions:
-            wanted.setdefault(each.channel, []).append(each.arguments)
-        made: dict[str, list[int]] = {}
-        for channel, arguments in wanted.items():
-            made[channel] = [each.id for each in self.active.subscribe_many(channel, arguments, broker.name)]
-        kept = {number for numbers in made.values() for number in numbers}
-        for each in self.active.catalog.subscriptions(broker_id=broker.id):
-            if each.id not in kept:
-                self.active.unsubscribe(each.id, broker.name)
-        answers = []
-        for each in declared.subscriptions:
-            number = made[each.channel].pop(0)
-            answers.append({"channel": each.channel, "arguments": each.arguments, "subscription": number})
-        return {"subscriptions": answers, "position": self.active.results_store.last_position}
+        answers = [self._made_or_refused(each, broker.name) for each in declared.subscriptions]
+        kept = {each["id"] for each in answers if "id" in each}
+        for entry in self.active.catalog.subscriptions(broker_id=broker.id):
+            if entry.id not in kept:
+                self.active.unsubscribe(entry.id, broker.name)
+        return {"subscriptions": answers}
 
     def _subscribe(self, request: _Request) -> object:
-        wanted = _body(request, WantedSubscription)
-        made = self.active.subscribe_many(wanted.channel, [wanted.arguments], request.parts[1])[0]
-        return {"channel": wanted.channel, "arguments": made.arguments, "subscription": made.id}
+        return self._made(_body(request, WantedSubscription), self.active.catalog.broker(request.parts[1]).name)
+
+    def _made(self, wanted: WantedSubscription, broker: str) -> dict[str, object]:
+        """A subscription with its number and the position after which its results come."""
+        made = self.active.subscribe_many(wanted.channel, [wanted.arguments], broker)[0]
+        return {"id": made.id, "position": self.active.results_store.last_position}
+
+    def _made_or_refused(self, wanted: WantedSubscription, broker: str) -> dict[str, object]:
+        """The same, or why it cannot be: one wrong subscription does not keep the others from being made."""
+        try:
+            return self._made(wanted, broker)
+        except (ValueMistake, NotFoundError) as error:
+            return {"error": str(error)}
 
     def _unsubscribe(self, request: _Request) -> object:
         broker = self.active.catalog.broker(request.parts[1])
         number = _whole(request.parts[3])
-        if all(each.id != number for each in self.active.catalog.subscriptions(broker_id=broker.id)):
+        if number not in {each.id for each in self.active.catalog.subscriptions(broker_id=broker.id)}:
             raise NotFoundError(f"{broker.name} has no subscription {number}")
         self.active.unsubscribe(number, broker.name)
         return {}
@@ -167,7 +168,11 @@ class Service:
     def _results(self, request: _Request) -> object:
         subscription = _whole(request.parts[1])
         found = self.active.results(subscription, int(request.number("after", 0)), int(request.number("limit", 1_000)))
-        return {"results": found}
+        told = [
+            {"position": each.position, "id": each.id, "values": each.fields, "executed_s": each.executed_us / 1e6}
+            for each in found
+        ]
+        return {"results": told}
 
 
 def _whole(text: str) -> int:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from trimtab.cli.active_service import ActiveService, RefusedRequest
+from trimtab.cli.emergency_command import scenario
 from trimtab.cli.input_lines import STDIN, printable, refuse
 
 DIRECTORY: Final = "active-data"
@@ -26,6 +27,9 @@ app = typer.Typer(
 )
 AtOption = Annotated[str, typer.Option("--at", metavar="HOST:PORT", help="Where the active-data process listens.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+app.command()(scenario)
 
 
 @app.callback()
