@@ -26,7 +26,7 @@ def found_ids(active: ActiveData, subscription: int) -> list[str]:
 def start_city(active: ActiveData, city: City) -> dict[int, tuple[str, dict[str, str]]]:
     """Run the example with continuous channels, load users and shelters, and subscribe."""
     active.run(statements(continuous=True))
-    active.run("CREATE BROKER B1 AT 'here'; CREATE FEED shelters INTO Shelters FROM HTTP; START FEED shelters")
+    active.run("CREATE BROKER B1 AT 'here'")
     active.feed("locations", city.users)
     active.feed("shelters", city.shelters)
     return {active.subscribe(channel, "B1", **arguments): (channel, arguments) for channel, arguments in city.wanted()}
