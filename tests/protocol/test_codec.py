@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from trimtab import Filter
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, decode_frame, encode_frame
-from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Frame, Goodbye, Hello, LinkReply, LinkRequest, Payload
+from trimtab.protocol.frames import (
+    BATCH_MAX_COUNT,
+    Ack,
+    Frame,
+    Goodbye,
+    Hello,
+    LinkReply,
+    LinkRequest,
+    Payload,
+    PlaceReply,
+    PlaceRequest,
+)
 from trimtab.protocol.messages import (
     Accepted,
     Advertise,
@@ -81,6 +92,10 @@ def test_every_message_is_read_back_as_it_was(message: AnyMessage) -> None:
         Goodbye("too slow"),
         LinkRequest("add", "B2", "127.0.0.1:7002"),
         LinkReply(False, "a cycle"),
+        PlaceRequest("c", (1.5, 2.0)),
+        PlaceRequest("c"),
+        PlaceReply("B2", "127.0.0.1:7002"),
+        PlaceReply("", reason="no broker has reported yet"),
     ],
     ids=lambda f: type(f).__name__,
 )

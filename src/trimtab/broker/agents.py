@@ -19,6 +19,8 @@ from trimtab.load.agents import (
     Listen,
     MoveClient,
     Note,
+    Place,
+    Placing,
     Reporting,
     Tell,
     Unlisten,
@@ -87,6 +89,16 @@ class View:
             return []
         return [self._broker.tables.subscriptions[id].filter for id in peer.subscriptions]
 
+    def channel_clients(self) -> list[str]:
+        """The clients with channels that may be moved."""
+        desk, peers = self._broker.channels, self._broker.peers
+        return [] if desk is None else [name for name in desk.clients() if not peers[name].advertisements]
+
+    def streams_of(self, client: str) -> dict[str, int]:
+        """A client's channels, with the position of the newest result of each."""
+        desk = self._broker.channels
+        return {} if desk is None else desk.streams_of(client)
+
     def covering_filters(self) -> list[Filter]:
         """What neighbours were asked for on behalf of clients."""
         tables = self._broker.tables
@@ -116,6 +128,10 @@ class View:
     def meter_window_s(self) -> float:
         """Over how long rates and delays are means."""
         return self._broker.meters.config.window_s
+
+    def address_of(self, broker: str) -> str:
+        """Where clients find a broker."""
+        return self._broker.config.address if broker == self._broker.name else self._broker.address_of(broker)
 
 
 class Agents:
@@ -173,6 +189,13 @@ class Agents:
     def reports(self) -> dict[str, AgentReport]:
         """What agents do and why, by their names, as far as they tell."""
         return {agent.name: agent.report() for agent in self._agents.values() if isinstance(agent, Reporting)}
+
+    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> Place:
+        """Where a client is to connect, if an agent here knows."""
+        for agent in self._agents.values():
+            if isinstance(agent, Placing):
+                return agent.place(client, site, now_s)
+        return Place("", reason=f"broker {self._broker.name} is no coordinator")
 
     def wake_at_s(self) -> float | None:
         """When the first agent wants to be woken."""

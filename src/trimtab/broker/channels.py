@@ -162,6 +162,14 @@ class ChannelDesk:
         """How many streams a client has."""
         return len(self._clients.get(client, {}))
 
+    def clients(self) -> list[str]:
+        """Who has streams."""
+        return list(self._clients)
+
+    def streams_of(self, client: str) -> dict[str, int]:
+        """A client's streams, with the position of the newest result of each."""
+        return {stream.name: stream.newest for stream in self._clients.get(client, {}).values()}
+
     @property
     def streams_count(self) -> int:
         """Back-end subscriptions."""

@@ -39,6 +39,7 @@ from trimtab.load.agents import (
     ClientStayed,
     ClientSubscribed,
     NeighboursChanged,
+    Place,
 )
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import Announcements
@@ -349,6 +350,12 @@ class Broker:
     def agent_reports(self) -> dict[str, AgentReport]:
         """What the agents inside this broker do and why, by their own names."""
         return {} if self._agents is None else self._agents.reports()
+
+    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> Place:
+        """Where a client is to connect, if this broker is asked; one that coordinates knows."""
+        if self._agents is None:
+            return Place("", reason=f"broker {self.name} is no coordinator")
+        return self._agents.place(client, site, now_s)
 
     def retire_agents(self) -> None:
         """Let the agents do nothing more, for the end of an experiment."""

@@ -279,3 +279,49 @@ def _figure(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
+@app.command("multistage")
+def bench_multistage(
+    subscribers: Annotated[int, typer.Option(min=1, max=20_000_000, metavar="N", help="Subscribers.")] = 1_000_000,
+    brokers: Annotated[int, typer.Option(min=2, max=10_000, metavar="N", help="Brokers.")] = 100,
+    subscriptions: Annotated[
+        int, typer.Option(min=30, max=1_000_000, metavar="N", help="Back-end subscriptions.")
+    ] = 10_000,
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of all random choices.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Measure the coordination server's decisions: a shuffle, and one round of each migration.
+
+    Exit code 1 if one of them takes more than 10 s, or all together more than 4 GB. Needs NumPy: pip install
+    'trimtab[lab]'.
+
+    \b
+    Example:
+      trimtab bench multistage --subscribers 100000
+    """
+    import msgspec
+
+    try:
+        from trimtab.lab.bench_multistage import PlanFigures, measure
+    except ModuleNotFoundError as error:
+        refuse(f"this benchmark needs {error.name}: pip install 'trimtab[lab]'")
+
+    def on_plan(plan: PlanFigures) -> None:
+        if not as_json:
+            typer.echo(
+                f"{plan.policy:<6} {plan.elapsed_s:6.2f} s  {plan.moves:>9,} moves  cov {plan.cov:.4f}  "
+                f"largest load {plan.ratio:.3f} of the lower bound"
+            )
+
+    figures = measure(subscribers, brokers, subscriptions, seed, on_plan)
+    if as_json:
+        typer.echo(json.dumps(msgspec.to_builtins(figures), indent=2))
+    else:
+        typer.echo(
+            f"{figures.subscribers_count:,} subscribers, {figures.brokers_count:,} brokers, {figures.back_end_count:,} "
+            f"back-end and {figures.front_end_count:,} front-end subscriptions; at the start cov "
+            f"{figures.before.cov:.4f}; {figures.peak_memory_bytes / 1e9:.2f} GB"
+        )
+    if not figures.is_within:
+        raise typer.Exit(1)

@@ -18,13 +18,15 @@ def figures(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the files as a JSON array, for programs.")] = False,
 ) -> None:
-    """Draw the figures of the 2006 thesis from the records of a run, or the curves of a study, as PNG files.
+    """Draw the figures of the 2006 thesis from the records of a run, or the curves of a study or grid, as PNG files.
 
     \b
     Example:
       trimtab sim run padres-local --out results --deliveries-one-in 20
       trimtab figures results
     """
+    from trimtab.lab.coordination_figures import draw_grid
+    from trimtab.lab.coordination_runs import read_grid_summary
     from trimtab.lab.figures import draw_run
     from trimtab.lab.study_figures import draw_study
     from trimtab.lab.study_runs import read_study_summary
@@ -35,8 +37,12 @@ def figures(
         refuse(f"{folder}: {'not a folder' if source.exists() else 'there is no such folder'}")
     target = source / "figures" if to is None else Path(to)
     try:
-        study = read_study_summary(source)
-        written = draw_run(source, target) if study is None else draw_study(study, target)
+        grid = read_grid_summary(source)
+        study = read_study_summary(source) if grid is None else None
+        if grid is not None:
+            written = draw_grid(grid, target)
+        else:
+            written = draw_run(source, target) if study is None else draw_study(study, target)
     except RecordsError as error:
         refuse(str(error))
     if as_json:

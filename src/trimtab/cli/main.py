@@ -10,6 +10,7 @@ from trimtab import __version__
 from trimtab.cli import (
     active_commands,
     bench_commands,
+    coordinator_command,
     language_commands,
     link_commands,
     load_command,
@@ -39,6 +40,7 @@ app.command("pub")(network_commands.pub)
 app.command("status")(network_commands.status)
 app.command("load")(load_command.load)
 app.add_typer(active_commands.app, name="active")
+app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")

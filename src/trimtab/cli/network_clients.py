@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,7 +29,7 @@ REFUSALS_SHOWN_COUNT: Final = 10
 
 
 async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
-    address: Address,
+    connect: Callable[[], Awaitable[Client]],
     filters: Sequence[Filter],
     channels: Sequence[tuple[str, dict[str, WireValue]]],
     count: int | None,
@@ -39,7 +39,7 @@ async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
     as_json: bool,
 ) -> int:
     """Print deliveries, and record them if wanted, until there are enough of them or the time is over."""
-    client = await Client.connect(address)
+    client = await connect()
     if recorder is not None:
         client.on_move = recorder.record
     printed = _Printed(client, recorder)

@@ -88,9 +88,17 @@ def broker(
 
 
 def sub(  # noqa: PLR0917 (each one is an option)
-    broker: BrokerOption,
     filters: Annotated[
         list[str] | None, typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")
+    ] = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")
+    ] = None,
+    coordinator: Annotated[
+        str | None, typer.Option("--coordinator", metavar="HOST:PORT", help="Ask there where to connect.")
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="X,Y", help="Where this is, for a coordinator that places nearby.")
     ] = None,
     channels: Annotated[
         list[str] | None,
@@ -111,8 +119,10 @@ def sub(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab sub --broker 127.0.0.1:7003 "class = 'STOCK' AND volume > 300000" --count 5 --json
       trimtab sub --broker 127.0.0.1:7003 --channel 'EmergencyOfType(event => "flood")'
+      trimtab sub --coordinator 127.0.0.1:7100 --site 3,4 "class = 'STOCK'"
     """
     from trimtab.cli.network_clients import subscribe_and_print
+    from trimtab.network.client import Client
 
     if for_s is not None and not 0 < for_s < math.inf:
         refuse("--for: expected a number of seconds above 0")
@@ -120,9 +130,21 @@ def sub(  # noqa: PLR0917 (each one is an option)
     streams = [_channel(text) for text in channels or ()]
     if not wanted and not streams:
         refuse("expected a FILTER or --channel: what is wanted?")
+    if (broker is None) == (coordinator is None):
+        refuse("give either --broker or --coordinator")
+    if site is not None and coordinator is None:
+        refuse("--site is for --coordinator")
+    where = _address(broker) if broker is not None else _address(coordinator or "", "--coordinator")
+    place = _site(site) if site is not None else None
     name = f"sub-{os.getpid()}"
+
+    async def connect() -> Client:
+        if coordinator is not None:
+            return await Client.connect_through(where, site=place)
+        return await Client.connect(where)
+
     with record_files(records, name) as recorder:
-        run_client(subscribe_and_print(_address(broker), wanted, streams, count, for_s, recorder, as_json=as_json))
+        run_client(subscribe_and_print(connect, wanted, streams, count, for_s, recorder, as_json=as_json))
 
 
 def _channel(text: str) -> tuple[str, dict[str, WireValue]]:
@@ -229,13 +251,23 @@ def record_files(folder: str | None, process: str, network: str = "") -> Iterato
         raise typer.Exit(1) from None
 
 
-def _address(text: str) -> Address:
+def _address(text: str, option: str = "--broker") -> Address:
     from trimtab.network.address import Address
 
     try:
         return Address.parse(text)
     except ValueError as error:
-        refuse(f"--broker: {error}")
+        refuse(f"{option}: {error}")
+
+
+def _site(text: str) -> tuple[float, float]:
+    try:
+        x, y = (float(each) for each in text.split(","))
+    except ValueError:
+        refuse(f"--site {text}: expected two numbers, X,Y")
+    if not (math.isfinite(x) and math.isfinite(y)):
+        refuse(f"--site {text}: expected two numbers, X,Y")
+    return x, y
 
 
 def _all(text: str) -> tuple[Filter, ...]:

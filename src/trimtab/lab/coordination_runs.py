@@ -73,11 +73,13 @@ def write_summary(summary: CoordinationSummary | GridSummary, folder: Path) -> N
         raise RecordsError(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
-def read_grid_summary(folder: Path) -> GridSummary:
-    """The summary of a grid that was written before."""
+def read_grid_summary(folder: Path) -> GridSummary | None:
+    """The summary of a grid in a folder; None if the folder has none, or that of something else."""
     path = folder / SUMMARY_FILE
     try:
         data: Any = msgspec.json.decode(path.read_bytes())
-        return msgspec.convert(data, GridSummary)
+        return msgspec.convert(data, GridSummary) if isinstance(data, dict) and "varied" in data else None
+    except FileNotFoundError:
+        return None
     except (OSError, msgspec.MsgspecError) as error:
         raise RecordsError(f"{path}: {error}") from None

@@ -46,6 +46,14 @@ class Host(Protocol):
         """A client's subscriptions."""
         ...
 
+    def channel_clients(self) -> list[str]:
+        """The clients without advertisements that have subscriptions to channels."""
+        ...
+
+    def streams_of(self, client: str) -> dict[str, int]:
+        """A client's subscriptions to channels, by name, with the position of the newest result of each."""
+        ...
+
     def covering_filters(self) -> list[Filter]:
         """What the broker has asked its neighbours for on behalf of clients: its covering subscription set."""
         ...
@@ -68,6 +76,10 @@ class Host(Protocol):
 
     def meter_window_s(self) -> float:
         """Over how long the rates and delays of `load` are means."""
+        ...
+
+    def address_of(self, broker: str) -> str:
+        """Where clients find a broker, this one included; empty where the world knows it."""
         ...
 
 
@@ -205,6 +217,23 @@ class Reporting(Protocol):
 
     def report(self) -> AgentReport:
         """What it does and why."""
+        ...
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a client is to connect; without a broker, why there is none."""
+
+    broker: str
+    address: str = ""
+    reason: str = ""
+
+
+@runtime_checkable
+class Placing(Protocol):
+    """An agent that tells clients where to connect."""
+
+    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> Place:
+        """The broker for a client that is at this place, if it says so."""
         ...
 
 

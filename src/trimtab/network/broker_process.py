@@ -23,7 +23,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
-from trimtab.broker.policies import agents_of
+from trimtab.broker.policies import COORDINATOR_NAME, agents_of
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.back_end import BackEndLine
@@ -48,6 +48,8 @@ from trimtab.protocol.frames import (
     LinkRequest,
     Payload,
     PeerStatus,
+    PlaceReply,
+    PlaceRequest,
     StatusReply,
     StatusRequest,
 )
@@ -109,7 +111,14 @@ class BrokerServer:
         self._policy = plan.options.policy
         self.broker = Broker(
             plan.config_of(name, secrets.token_hex(8)),
-            agents_of(self._policy, name, "network", plan.padres),
+            agents_of(
+                self._policy,
+                name,
+                f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network",
+                plan.padres,
+                coordination=plan.coordination,
+                site=self._entry.site,
+            ),
             self._started_s,
         )
         url = plan.options.back_end
@@ -192,6 +201,10 @@ class BrokerServer:
                 self._greeted(connection, frame)
             case StatusRequest():
                 connection.send(StatusReply(self.status()))
+            case PlaceRequest(client=client, site=site):
+                self._await_greeting_no_more(connection)
+                place = self.broker.place(client, site, now_s())
+                connection.send(PlaceReply(place.broker, place.address, place.reason))
             case LinkRequest():
                 self._await_greeting_no_more(connection)
                 change = self._loop.create_task(self._change_link(connection, frame))
@@ -204,7 +217,7 @@ class BrokerServer:
                 connection.close()
             case Hello():
                 self._refuse(connection, "a second greeting")
-            case StatusReply() | LinkReply():
+            case StatusReply() | LinkReply() | PlaceReply():
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")

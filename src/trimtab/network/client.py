@@ -19,11 +19,12 @@ from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.network.status import ask_place
 from trimtab.protocol.channels import FROM_NOW_ON
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
-from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
+from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, PlaceRequest
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import MoveRecord
 
@@ -229,6 +230,27 @@ class Client:
             raise
         client._line.keep()
         return client
+
+    @classmethod
+    async def connect_through(
+        cls,
+        coordinator: str | Address,
+        name: str | None = None,
+        *,
+        site: tuple[float, float] | None = None,
+        publish_window_count: int = 1_000,
+    ) -> Client:
+        """Ask the coordinator at HOST:PORT where to connect, and connect there; `site` tells where the client is."""
+        where = Address.parse(coordinator) if isinstance(coordinator, str) else coordinator
+        name = name or f"client-{secrets.token_hex(6)}"
+        try:
+            place = await ask_place(where, PlaceRequest(name, site), CONNECT_WITHIN_S)
+        except (OSError, TimeoutError) as error:
+            reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+            raise ClientError(f"no coordinator at {where}: {reason}") from None
+        if not place.broker:
+            raise ClientError(f"the coordinator at {where} knows no broker: {place.reason}")
+        return await cls.connect(place.address, name, publish_window_count=publish_window_count)
 
     # ---- the application's side ----
 

@@ -213,6 +213,8 @@ def plan_text(plan: NetworkPlan) -> str:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(each) for each in value)}]"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, cast, get_args
 
 import msgspec
 
+from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig, SlowPolicy
 from trimtab.broker.meters import MeterConfig
@@ -23,7 +24,7 @@ RETRANSMIT_AFTER_S: Final = 3600.0
 
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps")
+_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site")
 _LINK_KEYS: Final = ("between", "via")
 _NETWORK_KEYS: Final = (
     "covering",
@@ -60,6 +61,8 @@ class BrokerEntry(msgspec.Struct, frozen=True):
     cpu_mhz: float | None = None
     memory_mb: float | None = None
     bandwidth_mbps: float | None = None
+    site: tuple[float, float] | None = None
+    """Where it stands, in the unit in which clients tell where they are."""
 
 
 class LinkEntry(msgspec.Struct, frozen=True):
@@ -101,6 +104,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     options: NetworkOptions = NetworkOptions()
     padres: PadresConfig = PadresConfig()
     """The settings of the policy "padres"."""
+    coordination: CoordinatorConfig = CoordinatorConfig()
+    """The settings of the coordinator, where this is the plan of its process."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""
@@ -225,9 +230,21 @@ class _NetworkReader:
                     self._refuse(line, f"a second broker named {name}")
                 if other.listen == address:
                     self._refuse(self._line("broker", index, "listen"), f"{other.name} listens at {address} already")
-            capacities = {key: self._positive("broker", index, table, key) for key in _BROKER_KEYS[2:]}
-            found.append(BrokerEntry(name, address, **capacities))
+            cpu_mhz, memory_mb, bandwidth_mbps = (
+                self._positive("broker", index, table, key) for key in ("cpu_mhz", "memory_mb", "bandwidth_mbps")
+            )
+            site = self._site(index, table)
+            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site))
         return tuple(found)
+
+    def _site(self, index: int, table: Mapping[str, Any]) -> tuple[float, float] | None:
+        site = table.get("site")
+        if site is None:
+            return None
+        try:
+            return msgspec.convert(site, tuple[float, float])
+        except msgspec.ValidationError:
+            self._refuse(self._line("broker", index, "site"), "site: expected two numbers, [X, Y]")
 
     def _links(self, names: Sequence[str]) -> tuple[LinkEntry, ...]:
         entries: list[LinkEntry] = []

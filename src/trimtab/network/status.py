@@ -1,13 +1,30 @@
-"""Asking a broker something that needs no greeting: how it is, or to change a link."""
+"""Asking a broker something that needs no greeting: how it is, to change a link, or where to connect."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, TypeAlias
 
 from trimtab.network.address import Address
 from trimtab.network.connection import Connection
-from trimtab.protocol.frames import BrokerStatus, Frame, LinkReply, LinkRequest, StatusReply, StatusRequest
+from trimtab.protocol.frames import (
+    BrokerStatus,
+    Frame,
+    LinkReply,
+    LinkRequest,
+    PlaceReply,
+    PlaceRequest,
+    StatusReply,
+    StatusRequest,
+)
+
+_Request: TypeAlias = StatusRequest | LinkRequest | PlaceRequest
+_Reply: TypeAlias = StatusReply | LinkReply | PlaceReply
+_REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
+    StatusRequest: StatusReply,
+    LinkRequest: LinkReply,
+    PlaceRequest: PlaceReply,
+}
 
 LINK_WITHIN_S: Final = 15.0
 """A broker needs some seconds to find out that a neighbour cannot be reached."""
@@ -27,7 +44,14 @@ async def ask_link(address: Address, request: LinkRequest) -> LinkReply:
     return reply
 
 
-async def _ask(address: Address, request: StatusRequest | LinkRequest, within_s: float) -> StatusReply | LinkReply:
+async def ask_place(address: Address, request: PlaceRequest, within_s: float = 5.0) -> PlaceReply:
+    """Ask the coordinator at an address where to connect; raises OSError or TimeoutError if it does not say."""
+    reply = await _ask(address, request, within_s)
+    assert isinstance(reply, PlaceReply)
+    return reply
+
+
+async def _ask(address: Address, request: _Request, within_s: float) -> _Reply:
     loop = asyncio.get_running_loop()
     asker = _Asker(request, loop.create_future())
     async with asyncio.timeout(within_s):
@@ -39,7 +63,7 @@ async def _ask(address: Address, request: StatusRequest | LinkRequest, within_s:
 
 
 class _Asker:
-    def __init__(self, request: StatusRequest | LinkRequest, answer: asyncio.Future[StatusReply | LinkReply]) -> None:
+    def __init__(self, request: _Request, answer: asyncio.Future[_Reply]) -> None:
         self._request = request
         self.answer = answer
 
@@ -47,7 +71,7 @@ class _Asker:
         connection.send(self._request)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
-        wanted = StatusReply if isinstance(self._request, StatusRequest) else LinkReply
+        wanted = _REPLIES[type(self._request)]
         if isinstance(frame, wanted) and not self.answer.done():
             self.answer.set_result(frame)
 

@@ -146,7 +146,24 @@ class LinkReply(msgspec.Struct, frozen=True, tag_field="frame", tag="link"):
     reason: str = ""
 
 
-MapFrame: TypeAlias = Hello | Ack | Goodbye | StatusRequest | StatusReply | LinkRequest | LinkReply
+class PlaceRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="place?", omit_defaults=True):
+    """A client asks the coordinator where to connect, and says where it is if it knows; needs no greeting."""
+
+    client: str
+    site: tuple[float, float] | None = None
+
+
+class PlaceReply(msgspec.Struct, frozen=True, tag_field="frame", tag="place", omit_defaults=True):
+    """Connect to this broker at this address; without a broker, why there is none."""
+
+    broker: str
+    address: str = ""
+    reason: str = ""
+
+
+MapFrame: TypeAlias = (
+    Hello | Ack | Goodbye | StatusRequest | StatusReply | LinkRequest | LinkReply | PlaceRequest | PlaceReply
+)
 """The frames that travel as maps."""
 
 Frame: TypeAlias = MapFrame | Payload

@@ -15,6 +15,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from trimtab.balancing.multistage.config import CoordinatorConfig, MultistageConfig
+from trimtab.balancing.multistage.coordinated_agent import CoordinatedAgent
+from trimtab.balancing.multistage.coordinator_agent import CoordinatorAgent
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig, SlowPolicy
 from trimtab.broker.policies import agents_of
@@ -101,6 +104,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Whether agents in the brokers move subscribers, hastily."""
     channel_acts: list[ChannelAct]
     back_end_latency_s: float
+    coordinator: str
+    """The broker that coordinates the others, hastily, and sends its own subscribers away; empty if none does."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -134,7 +139,9 @@ def draw_plan(seed: int) -> Plan:
     slow = rng.random() < 0.3
     limits = Random(f"trimtab fuzz limits {seed}")
     is_balanced = limits.random() < 0.25
-    if is_balanced:  # agents may send clients to a guest, which therefore stays
+    coordination = Random(f"trimtab fuzz coordination {seed}")
+    is_coordinated = not is_balanced and coordination.random() < 0.25
+    if is_balanced or is_coordinated:  # agents may send clients to a guest, which therefore stays
         guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
     return Plan(
         seed=seed,
@@ -158,6 +165,7 @@ def draw_plan(seed: int) -> Plan:
         is_balanced=is_balanced,
         channel_acts=_draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else [],
         back_end_latency_s=limits.choice((0.0, 0.02, 0.5)),
+        coordinator=coordination.choice(brokers) if is_coordinated else "",
     )
 
 
@@ -327,6 +335,18 @@ _HASTY: Final = PadresConfig(
 )
 """Brokers that balance every difference that they see, all the time."""
 
+_HASTY_COORDINATION: Final = CoordinatorConfig(
+    placement="random",
+    policy="gsh",
+    balancing=MultistageConfig(migrate_cov=0.0, gsh_cov=0.0, idle_load_bytes_per_s=0.0),
+    round_every_s=0.7,
+    report_every_s=0.2,
+    broker_lifetime_s=2.0,
+    moves_at_once_count=3,
+    move_within_s=2.0,
+)
+"""A coordinator that shuffles all the time."""
+
 
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
@@ -356,6 +376,10 @@ def run_plan(plan: Plan) -> RunReport:
         )
 
     def agents(name: str) -> list[Agent]:
+        if plan.coordinator == name:
+            return [CoordinatorAgent(_HASTY_COORDINATION, Random(f"coordinator {plan.seed}"), "life")]
+        if plan.coordinator:
+            return [CoordinatedAgent()]
         return agents_of("padres" if plan.is_balanced else "none", name, plan.seed, _HASTY)
 
     if plan.channel_acts:

@@ -151,7 +151,14 @@ class ScenarioRun:
         latency_s = scenario.network.latency_s
         for broker in scenario.broker:
             capacity = Capacity(broker.cpu_mhz, broker.memory_mb, broker.bandwidth_mbps)
-            agents = agents_of(scenario.policy, broker.name, self.seed, scenario.padres)
+            agents = agents_of(
+                scenario.policy,
+                broker.name,
+                self.seed,
+                scenario.padres,
+                coordination=scenario.coordination,
+                site=broker.site,
+            )
             self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity, agents)
         for link in scenario.link:
             own_latency_s = latency_s if link.latency_s is None else link.latency_s

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
 from trimtab.broker.policies import Policy
@@ -69,6 +70,7 @@ class BrokerPart(_Part, frozen=True, kw_only=True):
     cpu_mhz: float | None = None
     memory_mb: float | None = None
     bandwidth_mbps: float | None = None
+    site: tuple[float, float] | None = None
 
 
 class LinkPart(_Part, frozen=True, kw_only=True):
@@ -169,6 +171,9 @@ class Scenario(_Part, frozen=True, kw_only=True):
     """Who moves subscribers while the scenario runs."""
 
     padres: PadresConfig = PadresConfig()
+    coordination: CoordinatorConfig = CoordinatorConfig()
+    """How the broker called coordinator leads the others, with the policy "coordinated"."""
+
     balance: BalancePart | None = None
     network: NetworkPart = NetworkPart()
     clusters: ClustersPart | None = None

@@ -15,6 +15,7 @@ class FakeHost:
         self.served = clients or {}
         self.ratio = ratio
         self.matching_s_per_subscription: float | None = None
+        self.streams: dict[str, dict[str, int]] = {}
 
     def neighbours(self) -> list[str]:
         """One neighbour."""
@@ -34,7 +35,15 @@ class FakeHost:
 
     def filters_of(self, client: str) -> list[Filter]:
         """The client's filters."""
-        return self.served[client]
+        return self.served.get(client, [])
+
+    def channel_clients(self) -> list[str]:
+        """Those with channels."""
+        return list(self.streams)
+
+    def streams_of(self, client: str) -> dict[str, int]:
+        """The client's channels."""
+        return self.streams.get(client, {})
 
     def covering_filters(self) -> list[Filter]:
         """All filters."""
@@ -55,6 +64,10 @@ class FakeHost:
     def publication_bytes(self) -> float:
         """A small publication."""
         return 10.0
+
+    def address_of(self, broker: str) -> str:
+        """By name."""
+        return f"{broker}:1"
 
     def meter_window_s(self) -> float:
         """Half a minute."""
