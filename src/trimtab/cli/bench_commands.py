@@ -310,8 +310,8 @@ def bench_multistage(
     def on_plan(plan: PlanFigures) -> None:
         if not as_json:
             typer.echo(
-                f"{plan.policy:<6} {plan.elapsed_s:6.2f} s  {plan.moves:>9,} moves  cov {plan.cov:.4f}  "
-                f"largest load {plan.ratio:.3f} of the lower bound"
+                f"{plan.policy:<6} {plan.elapsed_s:6.2f} s ({plan.cpu_s:.2f} s of CPU)  {plan.moves:>9,} moves  "
+                f"cov {plan.cov:.4f}  largest load {plan.ratio:.3f} of the lower bound"
             )
 
     figures = measure(subscribers, brokers, subscriptions, seed, on_plan)

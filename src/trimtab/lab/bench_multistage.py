@@ -32,6 +32,7 @@ class PlanFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: str
     elapsed_s: float
+    cpu_s: float
     moves: int
     max_load: float
     cov: float
@@ -85,11 +86,12 @@ def measure(
     config = MultistageConfig()
     bound = lower_bound(instance, brokers_count).best
 
-    def figures(policy: str, assignment: Places, elapsed_s: float) -> PlanFigures:
+    def figures(policy: str, assignment: Places, elapsed_s: float = 0.0, cpu_s: float = 0.0) -> PlanFigures:
         loads = broker_loads(instance, assignment, brokers_count)
         return PlanFigures(
             policy=policy,
             elapsed_s=elapsed_s,
+            cpu_s=cpu_s,
             moves=int(np.count_nonzero(assignment != start)),
             max_load=float(loads.max()),
             cov=cov(loads),
@@ -104,9 +106,9 @@ def measure(
     }
     plans: list[PlanFigures] = []
     for policy, decide in decisions.items():
-        begin_s = time.perf_counter()
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
         assignment = decide()
-        plans.append(figures(policy, assignment, time.perf_counter() - begin_s))
+        plans.append(figures(policy, assignment, time.perf_counter() - begin_s, time.process_time() - begin_cpu_s))
         if on_plan is not None:
             on_plan(plans[-1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -116,7 +118,7 @@ def measure(
         brokers_count=brokers_count,
         back_end_count=subscriptions_count,
         front_end_count=instance.front_end_count,
-        before=figures("none", start, 0.0),
+        before=figures("none", start),
         plans=plans,
         peak_memory_bytes=peak_bytes,
         seconds_max=SECONDS_MAX,

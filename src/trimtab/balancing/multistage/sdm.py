@@ -29,6 +29,9 @@ def similarities(standing: Standing, subscriber: int) -> Floats:
 def most_similar(standing: Standing, subscriber: int, source: int) -> int | None:
     """The most similar broker below the mean load; None if there is none."""
     loads = standing.loads
+    least = int(np.argmin(loads))
+    if least != source and loads[least] < standing.mean and standing.holds_all(subscriber, least):
+        return least  # none is more similar, and of those that are alike none has less load
     shared = similarities(standing, subscriber)
     shared[loads >= standing.mean] = -1.0
     shared[source] = -1.0

@@ -40,6 +40,8 @@ class Standing:
         self._starts: list[int] = instance.starts.tolist()
         self._assignment: list[int] = assignment.tolist()
         self._moves_count = 0
+        self._row_of = -1
+        self._last_row: list[int] = []
         self._sum_again()
 
     def _sum_again(self) -> None:
@@ -72,6 +74,11 @@ class Standing:
         """The same for some back-end subscriptions."""
         row = self._counts[broker]
         return np.array([row[each] for each in subscriptions.tolist()], dtype=np.int64)
+
+    def holds_all(self, subscriber: int, broker: int) -> bool:
+        """Whether a broker fetches everything that a subscriber wants."""
+        row = self._counts[broker]
+        return 0 not in [row[each] for each in self._row(subscriber)]
 
     def released(self, subscriber: int, broker: int) -> float:
         """By how much the load of its broker falls when a subscriber leaves."""
@@ -123,5 +130,9 @@ class Standing:
         self._squares += after * after - before * before
 
     def _row(self, subscriber: int) -> list[int]:
-        row: list[int] = self.instance.subscriptions[self._starts[subscriber] : self._starts[subscriber + 1]].tolist()
-        return row
+        """A subscriber's subscriptions; several questions about the same one follow each other."""
+        if subscriber != self._row_of:
+            self._row_of = subscriber
+            begin, end = self._starts[subscriber], self._starts[subscriber + 1]
+            self._last_row = self.instance.subscriptions[begin:end].tolist()
+        return self._last_row
