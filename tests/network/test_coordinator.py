@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 SUBSCRIBERS_COUNT = 30
 
 
-def run(work: Coroutine[Any, Any, Result], within_s: float = 60.0) -> Result:
+def run(work: Coroutine[Any, Any, Result], within_s: float = 150.0) -> Result:
     return run_loop(asyncio.wait_for(work, within_s))
 
 
