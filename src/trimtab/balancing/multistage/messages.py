@@ -91,8 +91,8 @@ def to_values(message: AnyCoordination, to: str) -> dict[str, Value]:
 def from_coordinator(values: Mapping[str, Value]) -> FromCoordinator:
     """What the coordinator says.
 
-    >>> from_coordinator(to_values(Present(life="a", report_every_s=10.0), EVERYBODY))
-    Present(life='a', report_every_s=10.0)
+    >>> from_coordinator(to_values(Present(life="a", report_every_s=10.0), EVERYBODY)).life
+    'a'
     """
     try:
         return _FROM_COORDINATOR.decode(str(values.get("body", "")))
