@@ -1,5 +1,7 @@
 """Statements are understood, and what is wrong with one is told with its place."""
 
+from pathlib import Path
+
 import pytest
 
 from trimtab.activedata import StatementError
@@ -20,6 +22,7 @@ from trimtab.activedata.statements import (
     Subscribe,
     parse_statements,
 )
+from trimtab.lab.emergency_city import statements
 
 DATASETS = {
     "reports": Dataset("Reports", (Field("id", "STRING"), Field("x", "DOUBLE"), Field("y", "DOUBLE")), True),
@@ -117,12 +120,20 @@ def test_a_channel_that_cannot_be_evaluated_together_is_refused(body: str, marke
     assert caught.value.position == (body.index(marked) if marked else len(body))
 
 
+def test_the_example_is_what_the_benchmark_runs() -> None:
+    example = Path(__file__).parents[2] / "examples" / "emergency.sql"
+    assert statements(continuous=False) == example.read_text(encoding="utf-8").rstrip("\n")
+    kinds = [placed.statement for placed in parse_statements(statements(continuous=True))]
+    assert sum(isinstance(each, CreateChannel) and each.period_s is None for each in kinds) == 7
+
+
 def test_a_distance_becomes_an_equality_of_cells() -> None:
     body = "SELECT r.id FROM Reports r, Users u WHERE u.name = :who AND distance(r.x, r.y, u.x, u.y) < 5"
     query, _ = compile_channel(body, (Field("who", "STRING"),), DATASETS)
     text = query.text("new", "subs", {})
     assert "explode(array(" in text
-    assert "`r`.`_cell0` = " in text
+    assert "+ `r`.`_step0` = " in text
+    assert "sqrt(pow((r.x) - (u.x), 2) + pow((r.y) - (u.y), 2)) < 5" in text
     assert text.index("subs _s") < text.index("`Users` `u`") < text.index("explode")
     assert query.lookups == ("Users",)
 

@@ -150,6 +150,16 @@ def split_at(tokens: list[Token] | tuple[Token, ...], text: str) -> list[list[To
     return parts
 
 
+def closed_part(tokens: list[Token] | tuple[Token, ...], opening: int) -> list[Token]:
+    """The tokens between an opening bracket and the one that closes it."""
+    depth = 0
+    for index in range(opening, len(tokens)):
+        depth += _depth_change(tokens[index])
+        if depth == 0:
+            return list(tokens[opening + 1 : index])
+    return list(tokens[opening + 1 :])
+
+
 def conjuncts_of(tokens: list[Token] | tuple[Token, ...]) -> tuple[Conjunct, ...]:
     """The conditions that AND joins; one with OR outside brackets stays whole, as does BETWEEN with its own AND."""
     if not tokens:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from trimtab.activedata.bodies import Body, Conjunct, FromItem, parse_body, split_at
+from trimtab.activedata.bodies import Body, Conjunct, FromItem, closed_part, parse_body, split_at
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.fields import Field
 from trimtab.activedata.tokens import Token
@@ -25,6 +25,10 @@ SUBSCRIPTIONS: Final = "_s"
 _NEW: Final = "\x01new\x01"
 _SUBSCRIPTIONS_VIEW: Final = "\x01subscriptions\x01"
 """Places of the query: no statement can contain them."""
+
+_ROW: Final = 1_000_003
+_NEIGHBOURS: Final = ", ".join(f"{dx * _ROW + dy}L" for dx in (-1, 0, 1) for dy in (-1, 0, 1))
+"""From the number of a cell to those of its neighbours."""
 
 
 class Dataset(msgspec.Struct, frozen=True):
@@ -169,18 +173,36 @@ class _Compiler:
         return active[0]
 
     def _sql(self, tokens: tuple[Token, ...] | list[Token]) -> str:
-        """The text of tokens, with parameters as columns of the subscriptions."""
+        """The text of tokens, with parameters as columns of the subscriptions and distances written out."""
         text = ""
         end = tokens[0].start if tokens else 0
-        for token in tokens:
+        index = 0
+        while index < len(tokens):
+            token = tokens[index]
             text += " " if token.start > end else ""
-            if token.kind == "parameter":
-                name = self.parameters[token.text[1:].lower()].name
-                text += f"{SUBSCRIPTIONS}.{_quoted(parameter_column(name))}"
+            written = self._distance(tokens, index)
+            if written is not None:
+                text += written[0]
+                index = written[1]
+            elif token.kind == "parameter":
+                text += f"{SUBSCRIPTIONS}.{_quoted(parameter_column(self.parameters[token.text[1:].lower()].name))}"
+                index += 1
             else:
                 text += token.text
-            end = token.end
+                index += 1
+            end = tokens[index - 1].end
         return text
+
+    def _distance(self, tokens: tuple[Token, ...] | list[Token], index: int) -> tuple[str, int] | None:
+        """The distance that starts at a token, written out: Spark needs long to put a function of SQL in its place."""
+        if tokens[index].text.lower() != "distance" or index + 1 == len(tokens) or tokens[index + 1].text != "(":
+            return None
+        inside = closed_part(tokens, index + 1)
+        arguments = split_at(inside, ",")
+        if len(arguments) != 4 or (index and tokens[index - 1].text == "."):
+            return None
+        x1, y1, x2, y2 = (self._sql(each) for each in arguments)
+        return f"sqrt(pow(({x1}) - ({x2}), 2) + pow(({y1}) - ({y2}), 2))", index + 3 + len(inside)
 
     def _select(self) -> str:
         found: list[str] = []
@@ -277,16 +299,14 @@ class _Compiler:
         alias = _quoted(item.alias)
         for number, grid in enumerate(grids):
             if grid.spread == item.alias.lower():
-                width = _width(number, grid)
-                x, y = (f"CAST(floor(({axis}) / {width}) AS BIGINT)" for axis in grid.spread_xy)
-                cells = ", ".join(_cell(f"{x} + {dx}", f"{y} + {dy}") for dx in (-1, 0, 1) for dy in (-1, 0, 1))
-                return f"(SELECT {alias}.*, explode(array({cells})) AS `_cell{number}` FROM {relation} {alias}) {alias}"
+                step = f"explode(array({_NEIGHBOURS})) AS `_step{number}`"
+                return f"(SELECT {alias}.*, {step} FROM {relation} {alias}) {alias}"
         return f"{relation} {alias}"
 
     def _cells(self, number: int, grid: Grid) -> str:
         width = _width(number, grid)
-        x, y = (f"CAST(floor(({axis}) / {width}) AS BIGINT)" for axis in grid.other_xy)
-        return f"{_quoted(self.relations[grid.spread].alias)}.`_cell{number}` = {_cell(x, y)}"
+        step = f"{_quoted(self.relations[grid.spread].alias)}.`_step{number}`"
+        return f"{_cell(grid.spread_xy, width)} + {step} = {_cell(grid.other_xy, width)}"
 
 
 def parameter_column(name: str) -> str:
@@ -302,9 +322,10 @@ def _width(number: int, grid: Grid) -> str:
     return _width_place(number) if grid.radius_parameter else f"{max(float(grid.radius), 1e-6)!r}D"
 
 
-def _cell(x: str, y: str) -> str:
-    """One number for a cell; two cells may share it, for the distance itself is asked as well."""
-    return f"(shiftleft({x}, 32) ^ (({y}) & 4294967295L))"
+def _cell(xy: tuple[str, str], width: str) -> str:
+    """One number for a point's cell; far cells may share it, for the distance itself is asked as well."""
+    x, y = (f"floor(({axis}) / {width})" for axis in xy)
+    return f"({x} * {_ROW}L + {y})"
 
 
 def _quoted(name: str) -> str:

@@ -59,7 +59,8 @@ def start_spark(settings: SparkSettings, work_dir: Path) -> SparkSession:
     work_dir.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _stays_here(settings.master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_file = work_dir / "log4j2.properties"
     log_file.write_text(_QUIET_LOG.format(log=work_dir / "spark.log"), encoding="utf-8")
     configuration = SparkConf(loadDefaults=False).setAppName("trimtab").setMaster(settings.master)
@@ -74,16 +75,21 @@ def start_spark(settings: SparkSettings, work_dir: Path) -> SparkSession:
     return SparkSession(context)
 
 
+def _stays_here(master: str) -> bool:
+    """Whether Spark needs no other machine, so that it can keep to the loopback address."""
+    return master.startswith("local") or "//127.0.0.1" in master or "//localhost" in master
+
+
 def _configuration(settings: SparkSettings, work_dir: Path, log_file: Path) -> dict[str, str]:
     java_options = (
         f"-Dlog4j2.configurationFile={log_file.as_uri()} -XX:TieredStopAtLevel={1 if settings.quick_start else 4} "
         "-XX:+UseSerialGC -Xss4m --enable-native-access=ALL-UNNAMED"
     )
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
+        **(here if _stays_here(settings.master) else {}),
         "spark.driver.memory": f"{settings.memory_mb}m",
         "spark.driver.extraJavaOptions": java_options,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "in-memory",

@@ -125,6 +125,47 @@ def bench_sim(
         raise typer.Exit(1)
 
 
+@app.command("active")
+def bench_active(
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller and shorter; the figures mean little.")] = False,
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of all random choices.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Measure active data on a local Spark: executions, delays, results per second, and rest.
+
+    Takes about ten minutes and 4 GB. Needs Spark: pip install 'trimtab[active]'.
+
+    \b
+    Example:
+      trimtab bench active --json
+    """
+    import msgspec
+
+    from trimtab.activedata.errors import ActiveDataError
+    from trimtab.lab.active_goals import judge
+    from trimtab.lab.bench_active import ActiveBench, run_active_bench
+
+    bench = ActiveBench(seed=seed, many_count=20_000, latency_s=5.0, idle_s=3.0) if quick else ActiveBench(seed=seed)
+    try:
+        with _progress() as report:
+            figures = run_active_bench(bench, report)
+    except (ActiveDataError, ImportError) as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(1) from None
+    goals = judge(figures)
+    if as_json:
+        typer.echo(json.dumps({"figures": msgspec.to_builtins(figures), "goals": msgspec.to_builtins(goals)}, indent=2))
+        return
+    for name, value in msgspec.to_builtins(figures).items():
+        if not isinstance(value, list):
+            typer.echo(f"{name:<20} {value:>14,.3f}")
+    for each in figures.executions:
+        typer.echo(f"{each.channel}: {each.subscriptions_count:,} subscriptions: {each.execution_s:.3f} s")
+    for goal in goals:
+        said = "met" if goal.met else "NOT MET"
+        typer.echo(f"{goal.name}: {goal.measured:,.3f} {goal.unit} (wanted {goal.bound} {goal.limit:,g}): {said}")
+
+
 @app.command("plane")
 def bench_plane(
     against: Annotated[

@@ -1,0 +1,91 @@
+"""Active data on a standalone Spark of two workers, one of which is killed half way: is every notification there, once?
+
+    python -m trimtab.lab.active_cluster
+
+What must be found is computed in plain Python from the same data.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from trimtab.lab.emergency_city import EmergencyCity, Record, statements
+from trimtab.lab.spark_cluster import spark_cluster
+
+
+class ClusterFigures(msgspec.Struct, frozen=True):
+    """What came of a run."""
+
+    master: str
+    records_count: int
+    subscriptions_count: int
+    expected_count: int
+    found_count: int
+    missing_count: int
+    unexpected_count: int
+    twice_count: int
+
+
+def run_on_cluster(
+    directory: Path, seed: int = 1, subscriptions_count: int = 610, batches_count: int = 10, batch_count: int = 50
+) -> ClusterFigures:
+    """Feed batches of reports, kill a worker after half of them, and compare what was found with what must be."""
+    from trimtab.activedata import ActiveData, SparkSettings
+
+    city = EmergencyCity(seed)
+    settings = {"spark.executor.memory": "768m", "spark.executor.cores": "1"}
+    with spark_cluster(directory) as cluster:
+        spark = SparkSettings(master=cluster.master, memory_mb=1_024, quick_start=True, extra=settings)
+        with ActiveData(directory / "data", spark) as active:
+            active.run(statements(continuous=True))
+            active.run("CREATE BROKER B1 AT 'lab'; CREATE FEED shelters INTO Shelters FROM HTTP; START FEED shelters")
+            active.feed("locations", city.users)
+            active.feed("shelters", city.shelters)
+            wanted = city.subscriptions(subscriptions_count)
+            numbers = {active.subscribe(channel, "B1", **values): values for channel, values in wanted}
+            reports: list[Record] = []
+            for batch in range(batches_count):
+                new = [city.report() for _ in range(batch_count)]
+                active.feed("reports", new)
+                reports += new
+                if batch == batches_count // 2:
+                    cluster.kill_worker(0)
+            active.settle(300.0)
+            found = [
+                (number, str(result.fields["reportId"]))
+                for number in numbers
+                for result in active.results(number, limit=10_000)
+            ]
+    expected = {
+        (number, str(each["reportId"]))
+        for number, arguments in numbers.items()
+        for each in reports
+        if city.concerns(arguments, each)
+    }
+    return ClusterFigures(
+        master=cluster.master,
+        records_count=len(reports),
+        subscriptions_count=len(numbers),
+        expected_count=len(expected),
+        found_count=len(found),
+        missing_count=len(expected - set(found)),
+        unexpected_count=len(set(found) - expected),
+        twice_count=len(found) - len(set(found)),
+    )
+
+
+def main() -> int:
+    """Run once and print the figures as JSON; 0 if nothing is missing, unexpected or there twice."""
+    with tempfile.TemporaryDirectory() as directory:
+        figures = run_on_cluster(Path(directory))
+    sys.stdout.write(json.dumps(msgspec.to_builtins(figures), indent=2) + "\n")
+    return int(bool(figures.missing_count or figures.unexpected_count or figures.twice_count))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

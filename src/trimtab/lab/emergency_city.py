@@ -1,0 +1,97 @@
+"""A city with emergencies, drawn from a seed: reports, people, shelters and what people subscribe to.
+
+Source: the Big Active Data paper (003), "Emergency application scenario": eight types of emergencies, reports of 200 to
+700 bytes, 400 people, 200 shelters, seven channels. The statements are those of examples/emergency.sql.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+EVENTS: Final = ("fire", "flood", "storm", "crash", "quake", "outage", "leak", "riot")
+SIDE_M: Final = 10_000.0
+DISTRICTS_COUNT: Final = 25
+
+NEAR_M: Final = 1_000.0
+
+Record = dict[str, str | float | int]
+
+
+def statements(*, continuous: bool) -> str:
+    """The statements of the seven channels, repetitive as written or all continuous."""
+    lines = []
+    for line in files("trimtab.lab").joinpath("emergency.sql").read_text(encoding="utf-8").splitlines():
+        if continuous and line.startswith("CREATE CHANNEL"):
+            line = line[: line.index(" PERIOD")].replace("CREATE CHANNEL", "CREATE CONTINUOUS CHANNEL") + " AS"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+class EmergencyCity:
+    """Draws records and subscriptions.
+
+    >>> city = EmergencyCity(seed=1)
+    >>> sorted(city.report())
+    ['district', 'event', 'message', 'reportId', 'x', 'y']
+    >>> len(city.subscriptions(610))
+    610
+    """
+
+    def __init__(self, seed: int, users_count: int = 400, shelters_count: int = 200) -> None:
+        self._random = random.Random(seed)
+        self._reports_count = 0
+        self.users: list[Record] = [{"userId": f"u{n}", **self._place()} for n in range(users_count)]
+        self.shelters: list[Record] = [
+            {"shelterId": f"s{n}", "district": self._district(), **self._place(), "beds": 50}
+            for n in range(shelters_count)
+        ]
+
+    def _place(self) -> Record:
+        return {"x": self._random.uniform(0, SIDE_M), "y": self._random.uniform(0, SIDE_M)}
+
+    def _district(self) -> str:
+        return f"d{self._random.randrange(DISTRICTS_COUNT)}"
+
+    def report(self) -> Record:
+        """A new report at a random place."""
+        self._reports_count += 1
+        return {
+            "reportId": f"r{self._reports_count}",
+            "event": self._random.choice(EVENTS),
+            "district": self._district(),
+            **self._place(),
+            "message": "x" * self._random.randint(100, 600),
+        }
+
+    def concerns(self, arguments: Mapping[str, str], report: Record) -> bool:
+        """Whether a report concerns a subscription with these arguments, asked in plain Python."""
+        if "user" in arguments:
+            user = self.users[int(arguments["user"][1:])]
+            if math.hypot(float(user["x"]) - float(report["x"]), float(user["y"]) - float(report["y"])) > NEAR_M:
+                return False
+        return all(report[name] == value for name, value in arguments.items() if name != "user")
+
+    def subscriptions(self, count: int) -> list[tuple[str, dict[str, str]]]:
+        """Different back-end subscriptions of the seven channels: channel and arguments."""
+        found: dict[tuple[str, ...], tuple[str, dict[str, str]]] = {}
+        while len(found) < count:
+            event = self._random.choice(EVENTS)
+            district = self._district()
+            user = str(self._random.choice(self.users)["userId"])
+            channel, arguments = self._random.choice(
+                [
+                    ("EmergencyOfType", {"event": event}),
+                    ("EmergencyAtLocation", {"district": district}),
+                    ("EmergencyNearMe", {"user": user}),
+                    ("EmergencyOfTypeNearMe", {"event": event, "user": user}),
+                    ("EmergencyOfTypeAtLocation", {"event": event, "district": district}),
+                    ("EmergencyOfTypeWithShelterNearMe", {"event": event, "user": user}),
+                    ("EmergencyOfTypeAtLocationWithShelter", {"event": event, "district": district}),
+                ]
+            )
+            found[channel, *arguments.values()] = (channel, arguments)
+        return list(found.values())
