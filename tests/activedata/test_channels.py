@@ -61,6 +61,16 @@ def test_the_seven_channels_find_what_plain_python_finds(active: ActiveData) -> 
                 ids = {one["shelterId"] if isinstance(one, dict) else one for one in named}
                 assert ids - {None} == shelters
     check_that_nothing_is_compared_with_everything(active)
+    check_that_one_plan_is_kept(active)
+
+
+def check_that_one_plan_is_kept(active: ActiveData) -> None:
+    """The seven channels share a plan that reads new records when it runs again."""
+    ((_, frame),) = active.engine._prepared._plans.values()
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "Union" in plan
+    assert "NestedLoop" not in plan
+    assert "Exchange hashpartitioning" not in plan
 
 
 def check_that_nothing_is_compared_with_everything(active: ActiveData) -> None:
@@ -168,3 +178,40 @@ def test_brokers_that_want_the_same_share_a_subscription_until_the_last_ends_it(
     active.run(f"UNSUBSCRIBE {one} ON B2")
     with pytest.raises(StatementError, match=f"there is no subscription {one}"):
         active.run(f"UNSUBSCRIBE {one}")
+
+
+def test_a_plan_that_is_kept_sees_what_changed(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + "CREATE DATASET Users (name STRING, x DOUBLE, y DOUBLE) KEY name")
+    active.run("UPSERT INTO Users VALUES ('a', 0, 0)")
+    active.run(
+        "CREATE CONTINUOUS CHANNEL Near(who STRING, far DOUBLE) AS SELECT r.reportId FROM Reports r, Users u "
+        "WHERE u.name = :who AND distance(r.x, r.y, u.x, u.y) <= :far"
+    )
+    near = active.subscribe("Near", "B1", who="a", far=1.5)
+    for number in range(3):
+        active.feed("reports", [report(number)])
+        active.settle()
+    assert found_ids(active, near) == ["r0", "r1"]
+    active.run("UPSERT INTO Users VALUES ('a', 10, 0), ('b', 20, 0)")
+    far = active.subscribe("Near", "B1", who="b", far=12.0)
+    active.feed("reports", [report(number) for number in range(3, 12)])
+    active.settle()
+    assert found_ids(active, near) == ["r0", "r1", "r9", "r10", "r11"]
+    assert found_ids(active, far) == ["r8", "r9", "r10", "r11"]
+    active.run(f"UNSUBSCRIBE {far}")
+    active.feed("reports", [report(12)])
+    active.settle()
+    assert active.run("SELECT max(subscription) AS last, count(*) AS n FROM results WHERE record > 12")[0].rows == [
+        {"last": None, "n": 0}
+    ]
+
+
+def test_a_query_that_asks_for_the_time_is_planned_each_time(active: ActiveData) -> None:
+    active.run(REPORTS + FEED + OF_TYPE.replace("r.reportId", "r.reportId, unix_micros(now()) AS at"))
+    subscription = active.subscribe("OfType", "B1", event="flood")
+    for number in range(2):
+        active.feed("reports", [report(number)])
+        active.settle()
+    first, second = [each.fields["at"] for each in active.results(subscription)]
+    assert first < second
+    assert active.engine._prepared._plans == {}

@@ -17,6 +17,7 @@ import msgspec
 from trimtab.activedata.bodies import Body, Conjunct, FromItem, closed_part, parse_body, split_at
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.fields import Field
+from trimtab.activedata.momentary import is_lasting
 from trimtab.activedata.tokens import Token
 
 SUBSCRIPTIONS: Final = "_s"
@@ -53,16 +54,25 @@ class ChannelQuery(msgspec.Struct, frozen=True):
     """A compiled channel.
 
     `inner` has places for the views of the new records and the subscriptions, and for the width of each grid's cells.
+    `inner_for_few` says the same in an order that starts with the new records and broadcasts everything else.
     """
 
     driver: str
     lookups: tuple[str, ...]
     inner: str
+    inner_for_few: str
+    is_lasting: bool
     radius_parameters: tuple[str | None, ...]
 
-    def text(self, new_view: str, subscriptions_view: str, radii: Mapping[str, float]) -> str:
-        """The query with its places filled."""
-        text = self.inner.replace(_NEW, new_view).replace(_SUBSCRIPTIONS_VIEW, subscriptions_view)
+    def text(
+        self, new_view: str, subscriptions_view: str, radii: Mapping[str, float], *, few_records: bool = False
+    ) -> str:
+        """The query with its places filled; for few records in an order that can be planned once."""
+        text = (
+            (self.inner_for_few if few_records else self.inner)
+            .replace(_NEW, new_view)
+            .replace(_SUBSCRIPTIONS_VIEW, subscriptions_view)
+        )
         for number, parameter in enumerate(self.radius_parameters):
             if parameter is not None:
                 text = text.replace(_width_place(number), repr(max(radii.get(parameter, 1.0), 1e-6)) + "D")
@@ -91,12 +101,34 @@ class _Compiler:
         where += [each for item in self.body.items if not item.outer for each in item.on]
         driver = self._driver()
         grids = self._grids(driver, where)
-        order = self._order(driver, where)
-        sources = [f"{_SUBSCRIPTIONS_VIEW} {SUBSCRIPTIONS}"]
-        sources += [self._source(item, driver, grids) for item in order if not item.outer]
-        joins = ", ".join(sources)
+        lookups = {self._dataset(item).name for item in self.body.items if item.dataset and item is not driver}
+        return ChannelQuery(
+            driver=self._dataset(driver).name,
+            lookups=tuple(sorted(lookups | self._inside_brackets())),
+            inner=self._assembled(driver, where, grids, self._order(driver, where), ""),
+            inner_for_few=self._assembled(
+                driver, where, grids, self._order_for_few(driver, where, grids), self._broadcast_hint(driver)
+            ),
+            is_lasting=is_lasting([token.text for token in self.body.tokens if token.kind == "word"]),
+            radius_parameters=tuple(each.radius_parameter for each in grids),
+        )
+
+    def _broadcast_hint(self, driver: FromItem) -> str:
+        names = [SUBSCRIPTIONS, *(_quoted(item.alias) for item in self.body.items if item is not driver)]
+        return f"/*+ BROADCAST({', '.join(names)}) */ "
+
+    def _assembled(
+        self, driver: FromItem, where: list[Conjunct], grids: list[Grid], order: list[FromItem | None], hint: str
+    ) -> str:
+        """The query with its relations in an order; None stands for the subscriptions."""
+        inner_joined = [
+            f"{_SUBSCRIPTIONS_VIEW} {SUBSCRIPTIONS}" if item is None else self._source(item, driver, grids)
+            for item in order
+            if item is None or not item.outer
+        ]
+        joins = ", ".join(inner_joined)
         for item in order:
-            if item.outer:
+            if item is not None and item.outer:
                 conditions = [self._sql(each.tokens) for each in item.on]
                 conditions += [self._cells(n, g) for n, g in enumerate(grids) if g.spread == item.alias.lower()]
                 joins += f" LEFT JOIN {self._source(item, driver, grids)} ON {' AND '.join(conditions)}"
@@ -106,20 +138,14 @@ class _Compiler:
         record = f"{_quoted(driver.alias)}.`_sequence`"
         conditions.append(f"{record} > {SUBSCRIPTIONS}.`_since`")
         inner = (
-            f"SELECT {SUBSCRIPTIONS}.`_subscription`, {record} AS `_record`, {self._select()} "
+            f"SELECT {hint}{SUBSCRIPTIONS}.`_subscription`, {record} AS `_record`, {self._select()} "
             f"FROM {joins} WHERE {' AND '.join(conditions)}"
         )
         if self.body.group_by:
             inner += f" GROUP BY {SUBSCRIPTIONS}.`_subscription`, {record}, {self._sql(self.body.group_by)}"
         if self.body.having:
             inner += f" HAVING {self._sql(self.body.having)}"
-        lookups = {self._dataset(item).name for item in order if item.dataset is not None and item is not driver}
-        return ChannelQuery(
-            driver=self._dataset(driver).name,
-            lookups=tuple(sorted(lookups | self._inside_brackets())),
-            inner=inner,
-            radius_parameters=tuple(each.radius_parameter for each in grids),
-        )
+        return inner
 
     def _refuse(self, position: int, reason: str) -> StatementError:
         return StatementError(self.body.text, position, reason)
@@ -243,8 +269,29 @@ class _Compiler:
                     found.add(holders[0] if len(holders) == 1 else "?")
         return found
 
-    def _order(self, driver: FromItem, where: list[Conjunct]) -> list[FromItem]:
-        """Relations that a parameter selects by equality first, then the new records, then the rest as written."""
+    def _order_for_few(self, driver: FromItem, where: list[Conjunct], grids: list[Grid]) -> list[FromItem | None]:
+        """The new records first, then always a relation that most conditions tie to those before it."""
+        ties = [self._relations_of(each.tokens) for each in where if len(split_at(each.tokens, "=")) == 2]
+        pairs = [self._relations_of(each.tokens) for each in where]
+        near = [each for each in pairs if any(grid.spread in each for grid in grids) and len(each) == 2]
+        left: list[FromItem | None] = [None, *(item for item in self.body.items if item is not driver)]
+        order: list[FromItem | None] = [driver]
+        placed = {driver.alias.lower()}
+
+        def tied(item: FromItem | None) -> tuple[int, int]:
+            name = SUBSCRIPTIONS if item is None else item.alias.lower()
+            counts = [sum(name in tie and bool(tie & placed) for tie in each) for each in ([*ties, *near], near)]
+            return counts[0], counts[1]
+
+        while left:
+            best = max((item for item in left if item is None or not item.outer), key=tied, default=left[0])
+            left.remove(best)
+            order.append(best)
+            placed.add(SUBSCRIPTIONS if best is None else best.alias.lower())
+        return order
+
+    def _order(self, driver: FromItem, where: list[Conjunct]) -> list[FromItem | None]:
+        """Subscriptions, what a parameter selects by equality, the new records, then the rest as written."""
         selected: set[str] = set()
         for each in where:
             sides = split_at(each.tokens, "=")
@@ -254,7 +301,8 @@ class _Compiler:
                     selected |= named[1 - named.index({SUBSCRIPTIONS})]
         early = [item for item in self.body.items if item.alias.lower() in selected and item is not driver]
         late = [item for item in self.body.items if item not in early and item is not driver]
-        return [*(item for item in early if not item.outer), driver, *late, *(item for item in early if item.outer)]
+        early_inner = [item for item in early if not item.outer]
+        return [None, *early_inner, driver, *late, *(item for item in early if item.outer)]
 
     def _grids(self, driver: FromItem, where: list[Conjunct]) -> list[Grid]:
         grids: list[Grid] = []

@@ -21,6 +21,7 @@ from trimtab.activedata.catalog import Catalog, ChannelEntry
 from trimtab.activedata.channel_queries import ChannelQuery
 from trimtab.activedata.datasets import StoredDataset
 from trimtab.activedata.errors import ActiveDataError, StorageError
+from trimtab.activedata.prepared import PAIRS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
 from trimtab.activedata.results import Results
 from trimtab.activedata.spark_errors import is_data_mistake, is_spark_gone, spark_reason
 from trimtab.activedata.spark_views import SparkViews, SubscriptionTable
@@ -88,6 +89,7 @@ class Engine:
         self._datasets = datasets
         self._results = results
         self._dead_letter = dead_letter
+        self._prepared = PreparedQueries(views, views.work_dir / "new")
         self.channels: dict[str, RunningChannel] = {}
         self._news = threading.Condition()
         self._is_stopping = False
@@ -219,24 +221,46 @@ class Engine:
 
     def ask(self, group: list[RunningChannel], records: pa.Table) -> pa.Table:
         """The results of channels for new records: channel, subscription, record and payload."""
+        subscriptions_count = max(channel.subscriptions.count for channel in group)
+        if (
+            records.num_rows <= RECORDS_MAX_COUNT
+            and records.num_rows * subscriptions_count <= PAIRS_MAX_COUNT
+            and all(channel.query.is_lasting for channel in group)
+        ):
+            found = self._ask_prepared(group, records)
+            if found is not None:
+                return found
         return self.query(group, records).toArrow()
+
+    def _ask_prepared(self, group: list[RunningChannel], records: pa.Table) -> pa.Table | None:
+        lookups = sorted({lookup for channel in group for lookup in channel.query.lookups})
+        version = (
+            tuple((channel.entry.id, channel.subscriptions.version) for channel in group),
+            tuple((name, self._datasets[name.lower()].store.version) for name in lookups),
+        )
+        name = "-".join(str(channel.entry.id) for channel in group)
+        return self._prepared.ask(name, version, records, lambda view: self._text(group, view, few_records=True))
 
     def query(self, group: list[RunningChannel], records: pa.Table):  # type: ignore[no-untyped-def]
         """The one query of an execution, as a DataFrame."""
         new_view = f"_new_{threading.get_ident()}"
         with self._views.lock:
             self._views.show_arrow(new_view, records, None)
-            for name in sorted({lookup for channel in group for lookup in channel.query.lookups}):
-                self._show_dataset(name)
-            parts = []
-            for channel in group:
-                source, radii = channel.subscriptions.show(self._views)
-                inner = channel.query.text(f"`{new_view}`", source, radii)
-                parts.append(
-                    f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
-                    f"{channel.payload_sql()} AS payload FROM ({inner}) q"
-                )
-            return self._views.session.sql(" UNION ALL ".join(parts))
+            return self._views.session.sql(self._text(group, f"`{new_view}`", few_records=False))
+
+    def _text(self, group: list[RunningChannel], new_view: str, *, few_records: bool) -> str:
+        """The text of the one query, when the views that it reads are up to date."""
+        for name in sorted({lookup for channel in group for lookup in channel.query.lookups}):
+            self._show_dataset(name)
+        parts = []
+        for channel in group:
+            source, radii = channel.subscriptions.show(self._views)
+            inner = channel.query.text(new_view, source, radii, few_records=few_records)
+            parts.append(
+                f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
+                f"{channel.payload_sql()} AS payload FROM ({inner}) q"
+            )
+        return " UNION ALL ".join(parts)
 
     def _show_dataset(self, name: str) -> None:
         dataset = self._datasets[name.lower()]

@@ -36,7 +36,7 @@ class SparkViews:
 
     def __init__(self, settings: SparkSettings, work_dir: Path) -> None:
         self._settings = settings
-        self._work_dir = work_dir
+        self.work_dir = work_dir
         self.lock = threading.RLock()
         self._views: dict[str, _View] = {}
         self.starts_count = 0
@@ -47,7 +47,7 @@ class SparkViews:
         """Start Spark, for the first time or after it died."""
         with self.lock:
             self._views.clear()
-            self.session = start_spark(self._settings, self._work_dir)
+            self.session = start_spark(self._settings, self.work_dir)
             self.starts_count += 1
             self.session.sql(
                 "CREATE OR REPLACE TEMPORARY FUNCTION distance(x1 DOUBLE, y1 DOUBLE, x2 DOUBLE, y2 DOUBLE) "
@@ -168,6 +168,12 @@ class SubscriptionTable:
         with self._lock:
             self._ended |= ids
             self._version += 1
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        with self._lock:
+            return self._version
 
     @property
     def ended(self) -> set[int]:
