@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from trimtab.lab.emergency_city import EmergencyCity, Record, statements
+from trimtab.lab.emergency import Report, found_by
+from trimtab.lab.emergency_city import EmergencyCity, statements
 from trimtab.lab.spark_cluster import spark_cluster
 
 
@@ -43,16 +44,19 @@ def run_on_cluster(
         spark = SparkSettings(master=cluster.master, memory_mb=1_024, quick_start=True, extra=settings)
         with ActiveData(directory / "data", spark) as active:
             active.run(statements(continuous=True))
-            active.run("CREATE BROKER B1 AT 'lab'; CREATE FEED shelters INTO Shelters FROM HTTP; START FEED shelters")
+            active.run("CREATE BROKER B1 AT 'lab'")
             active.feed("locations", city.users)
             active.feed("shelters", city.shelters)
             wanted = city.subscriptions(subscriptions_count)
-            numbers = {active.subscribe(channel, "B1", **values): values for channel, values in wanted}
-            reports: list[Record] = []
+            numbers = {
+                active.subscribe(channel, "B1", **values): (channel, tuple(values.items()))
+                for channel, values in wanted
+            }
+            reports: list[Report] = []
             for batch in range(batches_count):
                 new = [city.report() for _ in range(batch_count)]
                 active.feed("reports", new)
-                reports += new
+                reports += msgspec.convert(new, list[Report])
                 if batch == batches_count // 2:
                     cluster.kill_worker(0)
             active.settle(300.0)
@@ -61,12 +65,8 @@ def run_on_cluster(
                 for number in numbers
                 for result in active.results(number, limit=10_000)
             ]
-    expected = {
-        (number, str(each["reportId"]))
-        for number, arguments in numbers.items()
-        for each in reports
-        if city.concerns(arguments, each)
-    }
+    places = {str(user["userId"]): (float(user["x"]), float(user["y"])) for user in city.users}
+    expected = {(number, id_) for number, each in numbers.items() for id_ in found_by(each, reports, places)}
     return ClusterFigures(
         master=cluster.master,
         records_count=len(reports),

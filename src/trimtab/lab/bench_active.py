@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from trimtab.lab.emergency_city import EVENTS, EmergencyCity, statements
+from trimtab.lab.emergency_city import EmergencyCity, statements
+from trimtab.simulation.workloads.channels import EVENTS
 
 if TYPE_CHECKING:
     from trimtab.activedata import ActiveData
@@ -111,7 +112,7 @@ def _city(bench: ActiveBench) -> Iterator[tuple[ActiveData, EmergencyCity]]:
     city = EmergencyCity(bench.seed)
     with _opened() as active:
         active.run(statements(continuous=True))
-        active.run("CREATE BROKER B1 AT 'bench'; CREATE FEED shelters INTO Shelters FROM HTTP; START FEED shelters")
+        active.run("CREATE BROKER B1 AT 'bench'")
         active.feed("locations", city.users)
         active.feed("shelters", city.shelters)
         for channel, arguments in city.subscriptions(SUBSCRIPTIONS_COUNT):

@@ -1,22 +1,20 @@
-"""A city with emergencies, drawn from a seed: reports, people, shelters and what people subscribe to.
+"""A city where nobody moves, for measurements: reports, people, shelters and subscriptions in any number.
 
-Source: the Big Active Data paper (003), "Emergency application scenario": eight types of emergencies, reports of 200 to
-700 bytes, 400 people, 200 shelters, seven channels. The statements are those of examples/emergency.sql.
+The channels are those of the emergency application (lab/emergency.sql), and reports have its sizes; what concerns whom is
+in lab/emergency.py.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
 
-EVENTS: Final = ("fire", "flood", "storm", "crash", "quake", "outage", "leak", "riot")
+from trimtab.simulation.workloads.channels import EVENTS
+
 SIDE_M: Final = 10_000.0
 DISTRICTS_COUNT: Final = 25
 
-NEAR_M: Final = 1_000.0
 
 Record = dict[str, str | float | int]
 
@@ -66,14 +64,6 @@ class EmergencyCity:
             **self._place(),
             "message": "x" * self._random.randint(100, 600),
         }
-
-    def concerns(self, arguments: Mapping[str, str], report: Record) -> bool:
-        """Whether a report concerns a subscription with these arguments, asked in plain Python."""
-        if "user" in arguments:
-            user = self.users[int(arguments["user"][1:])]
-            if math.hypot(float(user["x"]) - float(report["x"]), float(user["y"]) - float(report["y"])) > NEAR_M:
-                return False
-        return all(report[name] == value for name, value in arguments.items() if name != "user")
 
     def subscriptions(self, count: int) -> list[tuple[str, dict[str, str]]]:
         """Different back-end subscriptions of the seven channels: channel and arguments."""
