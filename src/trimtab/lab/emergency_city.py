@@ -1,7 +1,7 @@
 """A city where nobody moves, for measurements: reports, people, shelters and subscriptions in any number.
 
-The channels are those of the emergency application (lab/emergency.sql), and reports have its sizes; what concerns whom is
-in lab/emergency.py.
+The channels are those of the emergency application (lab/emergency.sql), and reports have its sizes; what concerns whom
+is in lab/emergency.py.
 """
 
 from __future__ import annotations
