@@ -149,6 +149,24 @@ def test_results_and_positions_survive_and_nothing_comes_twice(spark: SparkViews
         assert [each.position for each in active.results(subscription, after=6)] == [7, 8]
 
 
+def test_what_the_catalog_did_not_learn_before_a_crash_is_learned_from_the_tables(
+    spark: SparkViews, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ActiveData(tmp_path, spark) as active:
+        active.run(REPORTS + FEED + OF_TYPE)
+        subscription = active.subscribe("OfType", "B1", event="flood")
+        monkeypatch.setattr(active.catalog, "set_positions", lambda positions: None)
+        monkeypatch.setattr(active.catalog, "add_keys", lambda dataset, keys: None)
+        active.feed("reports", [report(number) for number in range(5)])
+        active.settle()
+    with ActiveData(tmp_path, spark) as active:
+        assert active.catalog.channel("OfType").position == 0
+        again = active.feed("reports", [report(number) for number in range(6)])
+        assert (again.accepted, again.repeated) == (6, 5)
+        active.settle()
+        assert found_ids(active, subscription) == [f"r{number}" for number in range(6)]
+
+
 def test_old_results_are_removed(active: ActiveData) -> None:
     active.run(REPORTS + FEED + OF_TYPE.replace(" AS", " RETAIN 1 HOURS AS", 1))
     subscription = active.subscribe("OfType", "B1", event="flood")

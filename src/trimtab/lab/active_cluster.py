@@ -55,6 +55,8 @@ def run_on_cluster(
             reports: list[Report] = []
             for batch in range(batches_count):
                 new = [city.report() for _ in range(batch_count)]
+                if batch == batches_count // 2:
+                    active.settle(300.0)
                 active.feed("reports", new)
                 reports += msgspec.convert(new, list[Report])
                 if batch == batches_count // 2:

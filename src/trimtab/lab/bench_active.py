@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import tempfile
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from trimtab.lab.emergency_city import EmergencyCity, statements
+from trimtab.lab.emergency_city import SIDE_M, EmergencyCity, statements
 from trimtab.simulation.workloads.channels import EVENTS
 
 if TYPE_CHECKING:
@@ -220,9 +221,13 @@ def _cpu_s(pid: int) -> float:
 
 
 def _executions(bench: ActiveBench, count: int) -> list[Execution]:
-    """Executions with 1,000 new records, each of which concerns one subscription at a place and a few near it."""
+    """Executions with 1,000 new records, each of which concerns one subscription at a place and a few near it.
+
+    The city grows with its people, so that a record concerns as many of them.
+    """
     places_count = max(1, count // len(EVENTS))
-    city = EmergencyCity(bench.seed, users_count=places_count, shelters_count=1)
+    side_m = SIDE_M * math.sqrt(places_count * len(EVENTS) / SUBSCRIPTIONS_COUNT)
+    city = EmergencyCity(bench.seed, users_count=places_count, shelters_count=1, side_m=side_m)
     pairs = [(n, event) for n in range(places_count + 1) for event in EVENTS][:count]
     wanted: dict[str, list[dict[str, Scalar]]] = {
         "EmergencyOfTypeAtLocation": [{"event": event, "district": f"d{n}"} for n, event in pairs],

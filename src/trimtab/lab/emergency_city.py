@@ -39,7 +39,8 @@ class EmergencyCity:
     610
     """
 
-    def __init__(self, seed: int, users_count: int = 400, shelters_count: int = 200) -> None:
+    def __init__(self, seed: int, users_count: int = 400, shelters_count: int = 200, side_m: float = SIDE_M) -> None:
+        self._side_m = side_m
         self._random = random.Random(seed)
         self._reports_count = 0
         self.users: list[Record] = [{"userId": f"u{n}", **self._place()} for n in range(users_count)]
@@ -49,7 +50,7 @@ class EmergencyCity:
         ]
 
     def _place(self) -> Record:
-        return {"x": self._random.uniform(0, SIDE_M), "y": self._random.uniform(0, SIDE_M)}
+        return {"x": self._random.uniform(0, self._side_m), "y": self._random.uniform(0, self._side_m)}
 
     def _district(self) -> str:
         return f"d{self._random.randrange(DISTRICTS_COUNT)}"
