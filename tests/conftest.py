@@ -10,6 +10,7 @@ settings.register_profile("trimtab", print_blob=True, deadline=None)
 settings.load_profile("trimtab")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Tests that need Spark run in one worker, so that one Spark is started; all others run where there is room."""
     return _SparkInOneWorker(config, log)

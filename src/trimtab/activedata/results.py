@@ -93,7 +93,7 @@ class Results:
 
         if not found.num_rows:
             return 0
-        found = found.sort_by([(name, "ascending") for name in ("record", "channel", "subscription", "payload")])
+        found, ordinals = _in_order(found)
         with self.store.lock:
             first = self.last_position + 1
             last = self.last_position + found.num_rows
@@ -105,7 +105,7 @@ class Results:
                     found["channel"].cast(pa.int64()),
                     found["subscription"],
                     found["record"],
-                    _ordinals(found),
+                    ordinals,
                     np.full(count, now_us, dtype=np.int64),
                     found["payload"],
                 ],
@@ -189,18 +189,25 @@ def _channel_mark(channel: int) -> str:
     return f"channel-{channel}"
 
 
-def _ordinals(found: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """0 for the first row of each (channel, record, subscription), 1 for the next and so on; rows are sorted."""
+def _in_order(found: pa.Table) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Results by record, channel and subscription, and what tells several of one subscription and record apart.
+
+    That is 0 for the first row, 1 for the next and so on, in the order of their texts: the same whenever it is asked.
+    """
     import numpy as np
 
+    names = ("record", "channel", "subscription")
+    order = np.lexsort([found[name].to_numpy() for name in reversed(names)])
+    found = found.take(order)
     count = found.num_rows
     same = np.ones(count, dtype=bool)
     same[0] = False
-    for name in ("record", "channel", "subscription"):
+    for name in names:
         column = found[name].to_numpy()
         same[1:] &= column[1:] == column[:-1]
     if not same.any():
-        return np.zeros(count, dtype=np.int32)
+        return found, np.zeros(count, dtype=np.int32)
     index = np.arange(count)
     starts = np.maximum.accumulate(np.where(same, 0, index))
-    return (index - starts).astype(np.int32)
+    found = found.sort_by([(name, "ascending") for name in (*names, "payload")])
+    return found, (index - starts).astype(np.int32)
