@@ -12,6 +12,7 @@ from tests.network.test_delivery import run, take
 from trimtab import Client, Filter, Network, Publication
 from trimtab.network.client import Delivery, RefusedError
 from trimtab.network.network_file import NetworkFileError, NetworkOptions, parse_network
+from trimtab.network.status import ask_status
 
 HERE = {"place": 1}
 
@@ -54,6 +55,10 @@ def test_two_clients_share_what_is_fetched_once_beside_ordinary_subscriptions(
         assert [each.publication["a"] for each in await take(both, 1)] == [5]
         assert positions(await take(channel, 1)) == [1]
         assert back_end.fetches_count == 1
+        status = (await ask_status(network.plan.broker("B1").listen)).channels
+        assert status is not None and status.is_reached
+        assert (status.streams_count, status.subscriptions_count) == (1, 2)
+        assert (status.results_in_count, status.results_out_count) == (1, 2)
         for client in (first, second, publisher):
             await client.close()
 

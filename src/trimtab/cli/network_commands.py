@@ -207,12 +207,15 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
         from rich.console import Console
 
         from trimtab.cli.balancing_table import balancing_table, has_policy
+        from trimtab.cli.channels_table import channels_table, has_channels
         from trimtab.cli.network_up import peers_table, status_table
 
         console = Console(width=None if sys.stdout.isatty() else 120)
         console.print(status_table(found))
         if has_policy(found):
             console.print(balancing_table(found))
+        if has_channels(found):
+            console.print(channels_table(found))
         console.print(peers_table(found))
     if any(each is None or each.links_missing for each in found.values()):
         raise typer.Exit(1)

@@ -41,6 +41,7 @@ from trimtab.protocol.frames import (
     Ack,
     AgentStatus,
     BrokerStatus,
+    ChannelsStatus,
     Frame,
     Goodbye,
     Hello,
@@ -584,6 +585,20 @@ class BrokerServer:
             ),
             moved_in_count=broker.moved_in_count,
             moved_out_count=broker.moved_out_count,
+            channels=self._channels_status(),
+        )
+
+    def _channels_status(self) -> ChannelsStatus | None:
+        desk = self.broker.channels
+        if desk is None or self._back_end is None:
+            return None
+        return ChannelsStatus(
+            is_reached=self._back_end.is_reached,
+            streams_count=desk.streams_count,
+            subscriptions_count=desk.fronts_count,
+            cached_count=desk.cached_count,
+            results_in_count=desk.results_in_count,
+            results_out_count=desk.results_out_count,
         )
 
     async def _drain(self) -> None:

@@ -94,6 +94,22 @@ class AgentStatus(msgspec.Struct, frozen=True):
     decided_ago_s: float | None
 
 
+class ChannelsStatus(msgspec.Struct, frozen=True):
+    """What a broker does for subscribers to channels."""
+
+    is_reached: bool
+    """Whether the back end answers at present."""
+    streams_count: int
+    """Back-end subscriptions: channels with different arguments."""
+    subscriptions_count: int
+    """Front-end subscriptions: what clients asked for."""
+    cached_count: int
+    results_in_count: int
+    """Results fetched, each once."""
+    results_out_count: int
+    """Results put into the queues of clients."""
+
+
 class BrokerStatus(msgspec.Struct, frozen=True):
     """What a broker process tells about itself; rates are those of the last few seconds."""
 
@@ -123,6 +139,8 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     moved_in_count: int = 0
     moved_out_count: int = 0
     """Clients that came from another broker, and that went to one."""
+    channels: ChannelsStatus | None = None
+    """Where there is a back end."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
