@@ -180,6 +180,10 @@ class Agents:
         self._moving.pop(client, None)
         self.tell_all(event, now_s)
 
+    def asked(self) -> list[str]:
+        """Clients that were asked to move and have not answered by word or deed."""
+        return list(self._moving)
+
     def client_gone(self, client: str, now_s: float) -> None:
         """A client left the network, perhaps while it was asked to move."""
         cause = self._moving.pop(client, None)

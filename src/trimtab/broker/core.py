@@ -347,6 +347,10 @@ class Broker:
         """The agents inside this broker, as the routing tables call them."""
         return [] if self._agents is None else list(self._agents.inboxes)
 
+    def clients_asked_to_move(self) -> list[str]:
+        """Clients that an agent has asked to move and that have not answered."""
+        return [] if self._agents is None else self._agents.asked()
+
     def agent_reports(self) -> dict[str, AgentReport]:
         """What the agents inside this broker do and why, by their own names."""
         return {} if self._agents is None else self._agents.reports()

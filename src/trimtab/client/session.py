@@ -317,7 +317,7 @@ class ClientSession:
             case Wake():
                 return self._wake(now_s)
             case MoveTo():
-                return self._begin_move(event, now_s)
+                return self._begin_move(event, self.link, now_s)
             case _:
                 pass  # for brokers
         return []
@@ -388,7 +388,8 @@ class ClientSession:
         """Whether the client is on its way to another broker."""
         return self._move is not None
 
-    def _begin_move(self, target: MoveTo, now_s: float) -> list[Effect]:
+    def _begin_move(self, target: MoveTo, asked_over: Link, now_s: float) -> list[Effect]:
+        """Set out for another broker, or tell the one that asked why not: it may be the one that we are moving to."""
         reason = ""
         if self._move is not None or not self.broker or target.broker == self.broker:
             reason = "the client is already there, or on its way, or has no broker yet"
@@ -396,7 +397,7 @@ class ClientSession:
             reason = "a client that publishes does not move"  # what it published there might be overtaken from here
         if reason:
             if target.cause:
-                self.link.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
+                asked_over.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
             return [NotMoved(target.broker, reason)]
         self._moves_count += 1
         wire_ids = {id: f"{id}@{self._moves_count}" for id in (*self._subscriptions, *self._advertisements)}
@@ -527,6 +528,9 @@ class ClientSession:
                 break
             elif move is not None and isinstance(message, Stayed) and message.move == move.id:
                 effects.extend(self._undo_move(move, f"the move to {move.broker} took too long", now_s))
+            elif isinstance(message, Redirect):
+                target = MoveTo(message.broker, message.address, message.cause or self.name)
+                effects.extend(self._begin_move(target, link, now_s))
             else:
                 effects.extend(self._message(message, now_s))
         return effects
@@ -567,8 +571,6 @@ class ClientSession:
                 if about in self._subscriptions:
                     self._drop_subscription(about)
                 return [Rejected(about, reason)]
-            case Redirect(broker=broker, address=address, cause=cause):
-                return self._begin_move(MoveTo(broker, address, cause or self.name), now_s)
             case _:
                 return []  # brokers say nothing else to clients
 

@@ -19,6 +19,7 @@ from trimtab.broker.routing import CoveredSubscriptions, RoutingTables
 from trimtab.client.session import ClientSession
 from trimtab.matching import CoveringChange
 from trimtab.protocol import link, messages
+from trimtab.protocol.events import MoveTo
 from trimtab.protocol.frames import Payload
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Accepted, Publish, Subscribe
@@ -263,6 +264,15 @@ def _forget_to_advertise_anew() -> list[Patch]:
     return [(ClientSession, "_advertise_anew", lambda self, move, now_s: None)]
 
 
+def _answer_the_wrong_broker() -> list[Patch]:
+    original = ClientSession._begin_move
+
+    def begin_move(self: ClientSession, target: MoveTo, asked_over: Link, now_s: float) -> list[Any]:
+        return original(self, target, self.link, now_s)
+
+    return [(ClientSession, "_begin_move", begin_move)]
+
+
 def _close_streams_at_once() -> list[Patch]:
     original = ChannelDesk.__init__
 
@@ -351,6 +361,11 @@ BUGS: Final = tuple(
         ("never-go-on", "what was held back for a congested queue is held back for ever", _never_go_on),
         ("hold-nobody-back", "a congested queue holds nobody back", _hold_nobody_back),
         ("forget-to-advertise-anew", "a publisher that moves tells its new broker nothing", _forget_to_advertise_anew),
+        (
+            "answer-the-wrong-broker",
+            "a client on its way says to its old broker that it does not do what its new one asks",
+            _answer_the_wrong_broker,
+        ),
         ("close-streams-at-once", "a stream ends with its last client, also if that moves", _close_streams_at_once),
         ("forget-channel-positions", "a client that moves begins its channels anew", _forget_channel_positions),
         (

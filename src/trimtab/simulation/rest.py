@@ -34,6 +34,8 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
     for node in world.brokers.values():
         if node.broker.held_count:
             checker.violate("stalled", f"{node.broker.held_count} messages are held back in {node.name}")
+        for client_name in node.broker.clients_asked_to_move():
+            checker.violate("intent", f"{client_name} was asked to move by {node.name} and never answered")
         for peer in node.broker.peers.values():
             if peer.link.connected and peer.link.queued_count:
                 checker.violate("stalled", f"{peer.link.queued_count} messages wait in {node.name} for {peer.name}")
