@@ -58,8 +58,32 @@ def test_a_publisher_is_told_that_it_does_not_move() -> None:
     async def work(network: Network) -> None:
         async with await Client.connect(network.address("B1"), "publisher") as publisher:
             await publisher.advertise(Filter.parse("a > 0"))
+            await publisher.publish(Publication(a=1))
             with pytest.raises(RefusedError, match="did not move to B2: a client that publishes"):
                 await publisher.move("B2", str(network.address("B2")))
+
+    with Network.of(("B1", "B2", "B3", "B4"), LINKS) as network:
+        run(work(network))
+
+
+def test_a_publisher_that_has_published_nothing_moves_and_its_publications_wait_for_it() -> None:
+    async def work(network: Network) -> None:
+        reader = await Client.connect(network.address("B4"), "reader")
+        wanted = await reader.subscribe(Filter.parse("a > 0"))
+        publisher = await Client.connect(network.address("B1"), "publisher")
+        await publisher.advertise(Filter.parse("a > 0"))
+        move = asyncio.ensure_future(publisher.move("B2", str(network.address("B2"))))
+        for number in range(1, 101):
+            await publisher.publish(Publication(a=number))
+            await asyncio.sleep(0)
+        try:
+            assert await move == "B2"
+        except RefusedError:  # the first publication was sent before the move began
+            assert publisher.broker == "B1"
+        await publisher.drain()
+        assert [(await anext(wanted)).publication["a"] for _ in range(100)] == list(range(1, 101))
+        await publisher.close()
+        await reader.close()
 
     with Network.of(("B1", "B2", "B3", "B4"), LINKS) as network:
         run(work(network))
