@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
-from rich.progress import Progress
 
 from trimtab.balancing.multistage.config import BALANCINGS, PLACEMENTS
 from trimtab.cli.input_lines import printable, refuse
@@ -37,6 +36,8 @@ def scenario(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab active scenario bad-emergency --speed 20 --set placement=nearest --set policy=gsh --json
     """
+    from rich.progress import Progress
+
     from trimtab.lab.emergency_run import EmergencyOptions, lines, run_emergency
 
     if name != _NAME:
