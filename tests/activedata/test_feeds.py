@@ -131,7 +131,8 @@ def test_publications_of_a_broker_network_become_records(spark: SparkViews, tmp_
             there = "class = 'REPORT' AND reportId IS NOT NULL AND x IS NOT NULL AND y IS NOT NULL"
             client.advertise(Filter.parse(there))
             client.advertise(Filter.parse(f"{there} AND event IS NOT NULL"))
-            while not active.datasets["reports"].last_sequence:
+            deadline_s = time.monotonic() + 20
+            while not active.datasets["reports"].last_sequence and time.monotonic() < deadline_s:
                 client.publish({"class": "REPORT", **report(1)})
                 time.sleep(0.05)
             client.publish({"class": "REPORT", "reportId": "r3", "x": 1, "y": 2})

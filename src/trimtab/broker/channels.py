@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from trimtab.protocol.channels import FROM_NOW_ON, ChannelResult, stream_name
+from trimtab.protocol.channels import ChannelResult, stream_name
 from trimtab.protocol.effects import BackEndRequest, CloseStream, FetchResults, OpenStream
 from trimtab.protocol.events import (
     BackEndEvent,
@@ -24,7 +24,7 @@ from trimtab.protocol.events import (
     StreamOpened,
     StreamRefused,
 )
-from trimtab.protocol.messages import ChannelConfirmed, Publish, Refused, SubscribeChannel, WireValue
+from trimtab.protocol.messages import FROM_NOW_ON, ChannelConfirmed, Publish, Refused, SubscribeChannel, WireValue
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker

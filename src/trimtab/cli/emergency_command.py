@@ -38,7 +38,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
     """
     from rich.progress import Progress
 
-    from trimtab.lab.emergency_run import EmergencyOptions, lines, run_emergency
+    from trimtab.lab.emergency_run import EmergencyError, EmergencyOptions, lines, run_emergency
 
     if name != _NAME:
         refuse(f"there is no scenario {name}; there is {_NAME}")
@@ -50,9 +50,13 @@ def scenario(  # noqa: PLR0917 (each one is an option)
         refuse(f"{error}")
     with Progress(transient=True, disable=as_json) as progress:
         task = progress.add_task("starting Spark and brokers", total=None)
-        summary = run_emergency(
-            options, lambda tick, count: progress.update(task, description="ticks", completed=tick, total=count)
-        )
+        try:
+            summary = run_emergency(
+                options, lambda tick, count: progress.update(task, description="ticks", completed=tick, total=count)
+            )
+        except EmergencyError as error:
+            typer.echo(printable(str(error)), err=True)
+            raise typer.Exit(1) from None
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

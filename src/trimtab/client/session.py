@@ -16,12 +16,13 @@ import msgspec
 from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
-from trimtab.protocol.channels import FROM_NOW_ON, STREAM_MARK, is_stream, stream_name
+from trimtab.protocol.channels import STREAM_MARK, is_stream, stream_name
 from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import (
+    FROM_NOW_ON,
     VERSION,
     Accepted,
     Advertise,

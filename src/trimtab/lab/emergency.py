@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from importlib.resources import files
 from random import Random
 from typing import Final, TypeAlias
 
@@ -66,7 +67,7 @@ class Person(msgspec.Struct, frozen=True):
 _POPULAR: Final = 5.0
 """Channels with the user among their parameters are a fifth as popular; with it about 610 different wishes arise."""
 
-_CHANNELS: Final[dict[str, tuple[tuple[str, ...], float]]] = {
+CHANNELS: Final[dict[str, tuple[tuple[str, ...], float]]] = {
     "EmergencyOfType": (("event",), _POPULAR),
     "EmergencyAtLocation": (("district",), _POPULAR),
     "EmergencyNearMe": (("user",), 1.0),
@@ -75,7 +76,16 @@ _CHANNELS: Final[dict[str, tuple[tuple[str, ...], float]]] = {
     "EmergencyOfTypeWithShelterNearMe": (("event", "user"), 1.0),
     "EmergencyOfTypeAtLocationWithShelter": (("event", "district"), _POPULAR),
 }
-"""By channel: its parameters, and how popular it is."""
+"""By channel of emergency.sql: its parameters, and how popular it is."""
+
+
+def definitions() -> str:
+    """The datasets, feeds and seven channels of the application.
+
+    >>> all(f"CREATE CHANNEL {name}(" in definitions() for name in CHANNELS)
+    True
+    """
+    return files("trimtab.lab").joinpath("emergency.sql").read_text(encoding="utf-8")
 
 
 class EmergencyWorld:
@@ -103,8 +113,8 @@ class EmergencyWorld:
         return broker_sites(Random(f"emergency sites {seed}"), self.city, brokers_count)
 
     def _person(self, number: int, rng: Random) -> Person:
-        names = list(_CHANNELS)
-        weights = [popularity for _, popularity in _CHANNELS.values()]
+        names = list(CHANNELS)
+        weights = [popularity for _, popularity in CHANNELS.values()]
         chosen: dict[str, None] = {}
         wanted_count = rng.randint(1, 5)
         while len(chosen) < wanted_count:
@@ -117,7 +127,7 @@ class EmergencyWorld:
                     "district": self._district(self._walkers[number].somewhere()),
                     "user": f"u{number}",
                 }
-                wants[name, tuple((each, values[each]) for each in _CHANNELS[name][0])] = None
+                wants[name, tuple((each, values[each]) for each in CHANNELS[name][0])] = None
         return Person(f"u{number}", rng.randrange(max(1, self.ticks_count // 3)), tuple(wants))
 
     def _district(self, place: Point) -> str:

@@ -7,9 +7,9 @@ is in lab/emergency.py.
 from __future__ import annotations
 
 import random
-from importlib.resources import files
 from typing import Final
 
+from trimtab.lab.emergency import CHANNELS, definitions
 from trimtab.simulation.workloads.channels import EVENTS
 
 SIDE_M: Final = 10_000.0
@@ -22,7 +22,7 @@ Record = dict[str, str | float | int]
 def statements(*, continuous: bool) -> str:
     """The statements of the seven channels, repetitive as written or all continuous."""
     lines = []
-    for line in files("trimtab.lab").joinpath("emergency.sql").read_text(encoding="utf-8").splitlines():
+    for line in definitions().splitlines():
         if continuous and line.startswith("CREATE CHANNEL"):
             line = line[: line.index(" PERIOD")].replace("CREATE CHANNEL", "CREATE CONTINUOUS CHANNEL") + " AS"
         lines.append(line)
@@ -70,19 +70,12 @@ class EmergencyCity:
         """Different back-end subscriptions of the seven channels: channel and arguments."""
         found: dict[tuple[str, ...], tuple[str, dict[str, str]]] = {}
         while len(found) < count:
-            event = self._random.choice(EVENTS)
-            district = self._district()
-            user = str(self._random.choice(self.users)["userId"])
-            channel, arguments = self._random.choice(
-                [
-                    ("EmergencyOfType", {"event": event}),
-                    ("EmergencyAtLocation", {"district": district}),
-                    ("EmergencyNearMe", {"user": user}),
-                    ("EmergencyOfTypeNearMe", {"event": event, "user": user}),
-                    ("EmergencyOfTypeAtLocation", {"event": event, "district": district}),
-                    ("EmergencyOfTypeWithShelterNearMe", {"event": event, "user": user}),
-                    ("EmergencyOfTypeAtLocationWithShelter", {"event": event, "district": district}),
-                ]
-            )
+            values = {
+                "event": self._random.choice(EVENTS),
+                "district": self._district(),
+                "user": str(self._random.choice(self.users)["userId"]),
+            }
+            channel = self._random.choice(list(CHANNELS))
+            arguments = {name: values[name] for name in CHANNELS[channel][0]}
             found[channel, *arguments.values()] = (channel, arguments)
         return list(found.values())

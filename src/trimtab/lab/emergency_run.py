@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.request import Request, urlopen
@@ -26,7 +25,16 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from trimtab.balancing.multistage.config import Balancing, Placement
-from trimtab.lab.emergency import TICK_S, EmergencyWorld, Person, Report, Wanted, arguments_of, found_by
+from trimtab.lab.emergency import (
+    TICK_S,
+    EmergencyWorld,
+    Person,
+    Report,
+    Wanted,
+    arguments_of,
+    definitions,
+    found_by,
+)
 from trimtab.network.address import Address
 from trimtab.network.client import Client, Delivery
 from trimtab.network.local_network import Network, free_ports, plan_text
@@ -44,6 +52,10 @@ REPORTS_AWAITED_COUNT: Final = 3
 
 ROUND_EVERY_S: Final = 60.0
 """The coordinator looks at the load every minute of the paper's time."""
+
+
+class EmergencyError(RuntimeError):
+    """The run cannot go on; the message says why."""
 
 
 class EmergencyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +177,7 @@ def _start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     line = process.stdout.readline()
     if not line.startswith("ready"):
         process.communicate(timeout=STOP_WITHIN_S)
-        raise RuntimeError(f"trimtab {' '.join(arguments[:2])} did not start")
+        raise EmergencyError(f"trimtab {' '.join(arguments[:2])} did not start; what it said stands above")
     return process, line
 
 
@@ -195,13 +207,12 @@ class _BackEnd:
             return
         said = self.ask("POST", f"/feeds/{name}", b"\n".join(msgspec.json.encode(each) for each in records))
         if said["rejected"]:
-            raise RuntimeError(f"{said['rejected']} records were rejected by {name}")
+            raise EmergencyError(f"{said['rejected']} records were rejected by the feed {name}")
 
 
 def statements(speed: float) -> str:
     """The definitions, with periods in the time of the run."""
-    text = files("trimtab.lab").joinpath("emergency.sql").read_text(encoding="utf-8")
-    return re.sub(r"PERIOD (\d+) SECONDS", lambda found: f"PERIOD {float(found[1]) / speed:.3f} SECONDS", text)
+    return re.sub(r"PERIOD (\d+) SECONDS", lambda found: f"PERIOD {float(found[1]) / speed:.3f} SECONDS", definitions())
 
 
 def run_emergency(
@@ -288,7 +299,7 @@ class _Run:
             await self._tick(tick)
             on_tick(tick + 1, self._world.ticks_count)
             await asyncio.sleep(max(0.0, tick_ends_s - time.monotonic()))
-        await self._wait(lambda: not any(each.waits for each in self._joined.values()))
+        await self._becomes(lambda: not any(each.waits for each in self._joined.values()))
         return self._summary(time.monotonic() - began_s)
 
     async def _tick(self, tick: int) -> None:
@@ -307,14 +318,17 @@ class _Run:
             for wanted in subscriber.person.wants:
                 subscriber.expected[wanted].update(found_by(wanted, reports, places))
         await asyncio.to_thread(self._back_end.feed, "reports", [msgspec.to_builtins(each) for each in reports])
-        await self._wait(self._all_seen)
+        if not await self._becomes(self._all_seen):
+            raise EmergencyError(f"tick {tick}: the channels have not seen its reports within {SEEN_WITHIN_S:g} s")
 
-    async def _wait(self, is_so: Callable[[], Any]) -> None:
+    async def _becomes(self, is_so: Callable[[], bool]) -> bool:
+        """Wait until something is so; whether that happened in time."""
         ends_s = time.monotonic() + SEEN_WITHIN_S
         while time.monotonic() < ends_s:
             if await asyncio.to_thread(is_so):
-                return
+                return True
             await asyncio.sleep(0.02)
+        return False
 
     def _all_seen(self) -> bool:
         channels = self._back_end.ask("GET", "/status")["channels"]

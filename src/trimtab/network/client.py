@@ -20,12 +20,12 @@ from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
 from trimtab.network.status import ask_place
-from trimtab.protocol.channels import FROM_NOW_ON
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, PlaceRequest
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.messages import FROM_NOW_ON
 from trimtab.protocol.records import MoveRecord
 
 CONNECT_WITHIN_S: Final = 5.0

@@ -18,9 +18,6 @@ from trimtab.protocol.messages import WireValue
 STREAM_MARK: Final = "#"
 """The first character of a stream's name; no client's or broker's name begins with it."""
 
-FROM_NOW_ON: Final = -1
-"""The position of a client that wants what comes from now on; positions of results begin at 1."""
-
 
 class ChannelResult(msgspec.Struct, frozen=True):
     """One result of a stream: its position, what it says, and when its channel was executed."""

@@ -61,8 +61,12 @@ class Unsubscribe(Message, frozen=True, tag="unsub"):
     id: str
 
 
+FROM_NOW_ON: Final = -1
+"""The position of a client that wants what comes from now on; positions of results begin at 1."""
+
+
 class SubscribeChannel(Message, frozen=True, tag="csub"):
-    """A client wants the results of a channel for these arguments that come after a position (-1: from now on).
+    """A client wants the results of a channel for these arguments that come after a position.
 
     Said again for the same id it means: go on after this position.
     """
@@ -70,7 +74,7 @@ class SubscribeChannel(Message, frozen=True, tag="csub"):
     id: str
     channel: str
     arguments: dict[str, WireValue]
-    after: int = -1
+    after: int = FROM_NOW_ON
 
 
 class ChannelConfirmed(Message, frozen=True, tag="cok"):
