@@ -8,15 +8,16 @@ is not above it has been delivered before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
-from trimtab.protocol.channels import STREAM_MARK, is_stream, stream_name
+from trimtab.protocol.channels import STREAM_MARK, is_stream
 from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
@@ -38,7 +39,6 @@ from trimtab.protocol.messages import (
     Stay,
     Stayed,
     Subscribe,
-    SubscribeChannel,
     Unadvertise,
     Unsubscribe,
     WireValue,
@@ -103,14 +103,6 @@ class _Move:
         """The new ids of the subscriptions that the new broker was asked to take over."""
 
 
-class _Channel(msgspec.Struct, frozen=True):
-    """A channel with arguments that the client has subscribed to."""
-
-    channel: str
-    arguments: dict[str, WireValue]
-    stream: str
-
-
 class ClientSession:
     """The state machine of one client; the application calls its methods, the world its `handle`.
 
@@ -146,11 +138,7 @@ class ClientSession:
         self._ids_by_wire_id: dict[str, str] = {}
         self._move: _Move | None = None
         self._moves_count = 0
-        self._channels: dict[str, _Channel] = {}
-        self._channel_ids: dict[str, str] = {}
-        """By stream: the subscription that it is for."""
-        self._channels_said: dict[str, None] = {}
-        """Channels that the present broker was asked for."""
+        self._channels = OwnChannels()
         self._ended_in_move: list[str] = []
         self._said_in_move: list[AnyMessage] = []
         """What the application asks for during a move; it is said to the broker that serves the client afterwards."""
@@ -183,51 +171,25 @@ class ClientSession:
         self, channel: str, arguments: Mapping[str, WireValue], now_s: float, after: int = FROM_NOW_ON
     ) -> str:
         """Ask for the results of a channel, from now on or after a position; `InForce` tells when none is missed."""
-        stream = stream_name(channel, arguments)
-        if stream in self._channel_ids:
-            raise ValueError(f"{stream[1:]} is subscribed to already, as {self._channel_ids[stream]}")
         id = self._new_id("c")
-        self._channels[id] = _Channel(channel, dict(arguments), stream)
-        self._channel_ids[stream] = id
-        if after != FROM_NOW_ON:
-            self._last_delivered[stream] = after
+        self._channels.add(id, channel, arguments, after)
         if self._move is None:
-            self._say_channel(id, now_s)
+            self.link.enqueue(self._channels.request(id), now_s)
         return id
-
-    def _say_channel(self, id: str, now_s: float) -> None:
-        wanted = self._channels[id]
-        self._channels_said[id] = None
-        after = self._last_delivered.get(wanted.stream, FROM_NOW_ON)
-        self.link.enqueue(
-            SubscribeChannel(id=id, channel=wanted.channel, arguments=wanted.arguments, after=after), now_s
-        )
-
-    def _say_channels(self, now_s: float) -> None:
-        """Ask a broker that knows nothing of this client for all channels, each after the last result delivered."""
-        self._channels_said.clear()
-        for id in self._channels:
-            self._say_channel(id, now_s)
 
     def position_of(self, id: str) -> int | None:
         """The position after which results of a channel come; None if that is not known, or it is no channel's id."""
-        wanted = self._channels.get(id)
-        return None if wanted is None else self._last_delivered.get(wanted.stream)
+        return self._channels.position_of(id)
 
     def _unsubscribe_channel(self, id: str, now_s: float) -> None:
-        self._drop_channel(id)
-        if self._move is None:
-            self._end_channel(id, now_s)
-
-    def _end_channel(self, id: str, now_s: float) -> None:
-        del self._channels_said[id]
-        self.link.enqueue(Unsubscribe(id=id), now_s)
-
-    def _drop_channel(self, id: str) -> None:
-        stream = self._channels.pop(id).stream
-        del self._channel_ids[stream]
+        self._channels.drop(id)
         self._in_force.pop(id, None)
-        self._last_delivered.pop(stream, None)
+        if self._move is None:
+            self.link.enqueue(self._channels.end(id), now_s)
+
+    def _enqueue_all(self, messages: Sequence[AnyMessage], now_s: float) -> None:
+        for message in messages:
+            self.link.enqueue(message, now_s)
 
     def unsubscribe(self, id: str, now_s: float) -> None:
         """End a subscription, to a filter or to a channel."""
@@ -437,7 +399,7 @@ class ClientSession:
             if move.wire_ids[id] in move.asked_ids:
                 self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
         self._say_what_waited(now_s)
-        self._say_channels(now_s)
+        self._enqueue_all(self._channels.request_all(), now_s)
         self._release(now_s)
         effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
         for confirmed in move.confirmed:
@@ -467,10 +429,7 @@ class ClientSession:
         if move.asked_by_broker:
             self._say(Refused(about=move.cause, reason=reason, cause=move.cause), now_s)
         self._say_what_waited(now_s)
-        for id in [id for id in self._channels_said if id not in self._channels]:
-            self._end_channel(id, now_s)
-        for id in [id for id in self._channels if id not in self._channels_said]:
-            self._say_channel(id, now_s)
+        self._enqueue_all(self._channels.catch_up(), now_s)
         self._release(now_s)
         return [NotMoved(move.broker, reason), Shut(move.broker)]
 
@@ -495,7 +454,7 @@ class ClientSession:
             self.link.enqueue(Advertise(id=self._wire_ids.get(id, id), filter=filter), now_s)
         for id, filter in self._subscriptions.items():
             self.link.enqueue(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
-        self._say_channels(now_s)
+        self._enqueue_all(self._channels.request_all(), now_s)
         self._in_force.clear()
         self._announced = Announcements()
         self._held = deque([*self._unaccepted, *self._held])
@@ -555,17 +514,12 @@ class ClientSession:
                 self._release(now_s)
                 return [InForce(id)]
             case ChannelConfirmed(id=id, position=position):
-                if id not in self._channels:
-                    return []  # ended meanwhile
-                self._last_delivered.setdefault(self._channels[id].stream, position)
-                if id in self._in_force:
+                if not self._channels.confirmed(id, position) or id in self._in_force:
                     return []
                 self._in_force[id] = None
                 return [InForce(id)]
             case Refused(about=about, reason=reason):
-                if about in self._channels:
-                    self._drop_channel(about)
-                    self._channels_said.pop(about, None)
+                self._channels.refused(about)
                 about = self._ids_by_wire_id.get(about, about)
                 self._advertisements.pop(about, None)
                 self._announced.discard(about)
@@ -593,14 +547,11 @@ class ClientSession:
 
     def _deliver_result(self, message: Publish, now_s: float) -> Deliver | None:
         """A result of a channel: its position says whether it is the next one."""
-        stream, position = message.publisher, message.sequence
-        last = self._last_delivered.get(stream)
-        id = self._channel_ids.get(stream)
-        if id is None or last is None or position <= last:
-            return None  # ended or not in force yet, or delivered before
-        self._last_delivered[stream] = position
+        id = self._channels.accept(message.publisher, message.sequence)
+        if id is None:
+            return None
         publication = Publication.trusted(message.values)
-        return Deliver((id,), publication, stream, position, now_s - message.origin_s, message.hops)
+        return Deliver((id,), publication, message.publisher, message.sequence, now_s - message.origin_s, message.hops)
 
     def _release(self, now_s: float) -> None:
         """Send held publications and ends of advertisements, in order, as far as advertisements in force allow."""

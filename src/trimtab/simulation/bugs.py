@@ -16,13 +16,14 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.core import Broker
 from trimtab.broker.routing import CoveredSubscriptions, RoutingTables
+from trimtab.client.own_channels import OwnChannels
 from trimtab.client.session import ClientSession
 from trimtab.matching import CoveringChange
 from trimtab.protocol import link, messages
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.frames import Payload
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import Accepted, Publish, Subscribe
+from trimtab.protocol.messages import FROM_NOW_ON, Accepted, Publish, Subscribe, SubscribeChannel
 
 Patch = tuple[Any, str, Any]
 """An object, the name of an attribute, and what replaces it."""
@@ -283,15 +284,12 @@ def _close_streams_at_once() -> list[Patch]:
 
 
 def _forget_channel_positions() -> list[Patch]:
-    original = ClientSession._say_channel
+    original = OwnChannels.request
 
-    def say_channel(self: ClientSession, id: str, now_s: float) -> None:
-        kept = dict(self._last_delivered)
-        self._last_delivered.clear()
-        original(self, id, now_s)
-        self._last_delivered.update(kept)
+    def request(self: OwnChannels, id: str) -> SubscribeChannel:
+        return msgspec.structs.replace(original(self, id), after=FROM_NOW_ON)
 
-    return [(ClientSession, "_say_channel", say_channel)]
+    return [(OwnChannels, "request", request)]
 
 
 def _never_ask_back_end_again() -> list[Patch]:
@@ -308,14 +306,14 @@ def _feed_from_the_cache_alone() -> list[Patch]:
 
 
 def _feed_twice() -> list[Patch]:
-    original = ClientSession._deliver_result
+    original = OwnChannels.accept
 
-    def deliver_result(self: ClientSession, message: Publish, now_s: float) -> Any:
-        if message.publisher in self._last_delivered:
-            self._last_delivered[message.publisher] = 0
-        return original(self, message, now_s)
+    def accept(self: OwnChannels, stream: str, position: int) -> str | None:
+        if stream in self._positions:
+            self._positions[stream] = 0
+        return original(self, stream, position)
 
-    return [(ClientSession, "_deliver_result", deliver_result)]
+    return [(OwnChannels, "accept", accept)]
 
 
 BUGS: Final = tuple(
