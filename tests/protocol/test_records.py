@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trimtab.broker.core import Counters
+from trimtab.broker.peers import Counters
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.records import TABLES, LoadRecord, columns_of
 

@@ -15,12 +15,10 @@ application alone, which must not make its reading wait for its own publishing.)
 
 from __future__ import annotations
 
-import heapq
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
-from typing import Final, Literal
 
 import msgspec
 
@@ -29,6 +27,7 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
+from trimtab.broker.peers import Counters, Peer, Watch
 from trimtab.broker.routing import Entry, RoutingTables, Say
 from trimtab.load.agents import (
     Agent,
@@ -85,46 +84,6 @@ from trimtab.protocol.messages import (
     one_hop_further,
 )
 
-_NEVER_S: Final = float("inf")
-
-
-class Peer:
-    """A neighbour, a client or an agent: its link and, for clients, what the broker keeps for them."""
-
-    def __init__(
-        self, name: str, role: Role | Literal["agent"], session: str, link: Link, queue_max_count: int
-    ) -> None:
-        self.name = name
-        self.role = role
-        self.session = session
-        self.link = link
-        self.queue = link.data
-        self.queue_max_count = queue_max_count
-        """Publications that may wait for it."""
-        self.last_sequence = 0
-        self.accepted_owed = False
-        self.advertisements: dict[str, None] = {}
-        self.announcements: Announcements | None = None
-        self.subscriptions: dict[str, None] = {}
-        self.lease_ends_s: float | None = None
-        self.behind: dict[str, str] = {}
-        """Brokers that are reached through this neighbour, itself included, and their addresses."""
-        self.moved = ""
-        """The last move that took the client's subscriptions away."""
-        self.undone_moves: dict[str, None] = {}
-        """Moves that the client has undone while their markers are still on the way."""
-
-
-class Counters(msgspec.Struct):
-    """What a broker has done since it began."""
-
-    publications_in_count: int = 0
-    publications_out_count: int = 0
-    control_in_count: int = 0
-    control_out_count: int = 0
-    dropped_count: int = 0
-    refused_count: int = 0
-
 
 class Broker:
     """The state machine of one broker."""
@@ -152,9 +111,7 @@ class Broker:
         """Neighbours that have not told all they know; nothing is in force as long as their publishers are unknown."""
         self._sync_told: dict[str, None] = {}
         self._held_confirmations: list[tuple[str, str]] = []
-        self._watched: list[tuple[float, str]] = []
-        """Peers with whom something may become due, by time; the time may have moved on since."""
-        self._planned_s: dict[str, float] = {}
+        self._watch = Watch(self.peers)
         self._control_in: deque[tuple[str, AnyMessage]] = deque()
         self._data_in: deque[tuple[str, AnyMessage]] = deque()
         self._held_in: deque[tuple[str, AnyMessage]] = deque()
@@ -269,7 +226,7 @@ class Broker:
             return None
         self._say_acceptance(known, now_s)
         frame = known.link.take(now_s, messages_max_count)
-        self._watch(known)
+        self._watch.add(known)
         if peer in self._congested:
             self._relieve(known)
         return frame
@@ -299,7 +256,7 @@ class Broker:
         link = known.link
         frame = link.take(now_s, 1)
         if link.unacknowledged_count <= 1:
-            self._watch(known)  # with more than one it is watched already
+            self._watch.add(known)  # with more than one it is watched already
         if peer in self._congested:
             self._relieve(known)
         return frame, frame is not None and link.has_frame()
@@ -313,35 +270,10 @@ class Broker:
 
     def wake_at_s(self) -> float | None:
         """When the broker wants its next `Wake`."""
-        times = [self._next_due_s(), None if self._agents is None else self._agents.wake_at_s()]
+        times = [self._watch.next_due_s(), None if self._agents is None else self._agents.wake_at_s()]
         if self.channels is not None:
             times.append(self.channels.wake_at_s())
         return min((time for time in times if time is not None), default=None)
-
-    def _next_due_s(self) -> float | None:
-        """When something is due with a peer."""
-        watched = self._watched
-        while watched:
-            planned_s, name = watched[0]
-            peer = self.peers.get(name)
-            due_s = None if peer is None or self._planned_s.get(name) != planned_s else _due_s(peer)
-            if due_s is None:
-                heapq.heappop(watched)
-                if self._planned_s.get(name) == planned_s:
-                    del self._planned_s[name]
-            elif due_s > planned_s:
-                heapq.heapreplace(watched, (due_s, name))
-                self._planned_s[name] = due_s
-            else:
-                return planned_s
-        return None
-
-    def _watch(self, peer: Peer) -> None:
-        """Something may become due with a peer; asking all of thousands when that is takes long."""
-        due_s = _due_s(peer)
-        if due_s is not None and due_s < self._planned_s.get(peer.name, _NEVER_S):
-            self._planned_s[peer.name] = due_s
-            heapq.heappush(self._watched, (due_s, peer.name))
 
     def agent_names(self) -> list[str]:
         """The agents inside this broker, as the routing tables call them."""
@@ -774,7 +706,7 @@ class Broker:
             self.peers[name] = peer
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
-        self._watch(peer)
+        self._watch.add(peer)
         self._maybe_sendable[name] = None
         if is_new and peer.role == "broker":
             peer.behind[name] = ""
@@ -841,7 +773,7 @@ class Broker:
         peer.link.disconnect()
         if peer.role == "client":
             peer.lease_ends_s = now_s + self.config.client_lease_s
-            self._watch(peer)
+            self._watch.add(peer)
 
     def _remove_peer(self, name: str, now_s: float) -> None:
         peer = self.peers.pop(name, None)
@@ -902,20 +834,11 @@ class Broker:
     def _wake(self, now_s: float) -> list[Effect]:
         if self._agents is not None:
             self._agents.wake(now_s)
-        while (due_s := self._next_due_s()) is not None and due_s <= now_s:
-            _, name = heapq.heappop(self._watched)
-            del self._planned_s[name]
-            peer = self.peers[name]
+        while (peer := self._watch.take_due(now_s)) is not None:
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
-                self._remove_peer(name, now_s)
+                self._remove_peer(peer.name, now_s)
                 continue
             peer.link.wake(now_s)
-            self._maybe_sendable[name] = None
-            self._watch(peer)
+            self._maybe_sendable[peer.name] = None
+            self._watch.add(peer)
         return [] if self.channels is None else [*self.channels.wake(now_s)]
-
-
-def _due_s(peer: Peer) -> float | None:
-    """When to look after a peer: when its link wants to send again, or its lease ends."""
-    wake_s, lease_s = peer.link.wake_at_s(), peer.lease_ends_s
-    return wake_s if lease_s is None or (wake_s is not None and wake_s < lease_s) else lease_s

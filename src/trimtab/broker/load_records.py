@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from trimtab.broker.core import Broker, Counters
+from trimtab.broker.core import Broker
+from trimtab.broker.peers import Counters
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.records import LoadRecord
 

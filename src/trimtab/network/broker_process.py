@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import random
-import resource
 import secrets
 import signal
 from collections import deque
@@ -19,14 +18,13 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Final
 
-import msgspec
-
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
 from trimtab.broker.policies import COORDINATOR_NAME, agents_of
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.back_end import BackEndLine
+from trimtab.network.broker_status import status_of
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
@@ -39,16 +37,13 @@ from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, O
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
-    AgentStatus,
     BrokerStatus,
-    ChannelsStatus,
     Frame,
     Goodbye,
     Hello,
     LinkReply,
     LinkRequest,
     Payload,
-    PeerStatus,
     PlaceReply,
     PlaceRequest,
     StatusReply,
@@ -534,71 +529,16 @@ class BrokerServer:
 
     def status(self) -> BrokerStatus:
         """How the broker is."""
-        broker, counters, usage = self.broker, self.broker.counters, resource.getrusage(resource.RUSAGE_SELF)
         time_s = now_s()
-        first = self._samples[0] if self._samples else (time_s, 0, 0)
-        over_s = max(time_s - first[0], 1e-3)
-        load = self._load(time_s)
-        return BrokerStatus(
-            name=broker.name,
-            pid=os.getpid(),
+        return status_of(
+            self.broker,
+            self._load(time_s),
+            list(self._samples),
+            time_s,
             uptime_s=time_s - self._started_s,
-            cpu_s=usage.ru_utime + usage.ru_stime,
-            memory_bytes=load.memory_bytes,
-            input_count=broker.input_count,
-            advertisements_count=len(broker.tables.advertisements),
-            subscriptions_count=len(broker.tables.subscriptions),
-            publications_in_count=counters.publications_in_count,
-            publications_out_count=counters.publications_out_count,
-            control_in_count=counters.control_in_count,
-            control_out_count=counters.control_out_count,
-            dropped_count=counters.dropped_count,
-            refused_count=counters.refused_count,
-            publications_in_per_s=(counters.publications_in_count - first[1]) / over_s,
-            publications_out_per_s=(counters.publications_out_count - first[2]) / over_s,
-            load=msgspec.to_builtins(load),
             links_missing=self._links_missing(),
-            peers=tuple(
-                PeerStatus(
-                    name=peer.name,
-                    role=peer.role,
-                    connected=peer.link.connected,
-                    queued_count=peer.link.queued_count,
-                    unacknowledged_count=peer.link.unacknowledged_count,
-                    advertisements_count=len(peer.advertisements),
-                    subscriptions_count=len(peer.subscriptions),
-                )
-                for peer in broker.peers.values()
-                if peer.role != "agent"
-            ),
             policy=self._policy,
-            agents=tuple(
-                AgentStatus(
-                    name=agent,
-                    role=report.role,
-                    status=report.status,
-                    doing=report.doing,
-                    decision=report.decision,
-                    decided_ago_s=None if report.decided_s is None else time_s - report.decided_s,
-                )
-                for agent, report in broker.agent_reports().items()
-            ),
-            moved_in_count=broker.moved_in_count,
-            moved_out_count=broker.moved_out_count,
-            channels=self._channels_status(),
-        )
-
-    def _channels_status(self) -> ChannelsStatus | None:
-        desk = self.broker.channels
-        if desk is None or self._back_end is None:
-            return None
-        return ChannelsStatus(
-            is_reached=self._back_end.is_reached,
-            streams_count=desk.streams_count,
-            subscriptions_count=desk.fronts_count,
-            cached_count=desk.cached_count,
-            results_in_count=desk.results_in_count,
-            results_out_count=desk.results_out_count,
+            is_back_end_reached=self._back_end is not None and self._back_end.is_reached,
         )
 
     async def _drain(self) -> None:

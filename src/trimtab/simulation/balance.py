@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from trimtab.broker.core import Counters
+from trimtab.broker.peers import Counters
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.records import AnyRecord, MoveRecord, SessionRecord
 

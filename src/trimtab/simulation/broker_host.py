@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from trimtab.broker.config import BrokerConfig
-from trimtab.broker.core import Broker, Peer
+from trimtab.broker.core import Broker
+from trimtab.broker.peers import Peer
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record

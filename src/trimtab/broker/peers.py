@@ -1,0 +1,105 @@
+"""The neighbours, clients and agents of a broker, what it has done, and when something is due with whom."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from trimtab.matching.announcements import Announcements
+from trimtab.protocol.frames import Role
+from trimtab.protocol.link import Link
+
+_NEVER_S: Final = float("inf")
+
+
+class Peer:
+    """A neighbour, a client or an agent: its link and, for clients, what the broker keeps for them."""
+
+    def __init__(
+        self, name: str, role: Role | Literal["agent"], session: str, link: Link, queue_max_count: int
+    ) -> None:
+        self.name = name
+        self.role = role
+        self.session = session
+        self.link = link
+        self.queue = link.data
+        self.queue_max_count = queue_max_count
+        """Publications that may wait for it."""
+        self.last_sequence = 0
+        self.accepted_owed = False
+        self.advertisements: dict[str, None] = {}
+        self.announcements: Announcements | None = None
+        self.subscriptions: dict[str, None] = {}
+        self.lease_ends_s: float | None = None
+        self.behind: dict[str, str] = {}
+        """Brokers that are reached through this neighbour, itself included, and their addresses."""
+        self.moved = ""
+        """The last move that took the client's subscriptions away."""
+        self.undone_moves: dict[str, None] = {}
+        """Moves that the client has undone while their markers are still on the way."""
+
+
+class Counters(msgspec.Struct):
+    """What a broker has done since it began."""
+
+    publications_in_count: int = 0
+    publications_out_count: int = 0
+    control_in_count: int = 0
+    control_out_count: int = 0
+    dropped_count: int = 0
+    refused_count: int = 0
+
+
+class Watch:
+    """When to look after which peer; asking all of thousands takes long.
+
+    Times are noted when they become known and looked at again when they come, for they may have moved on since.
+    """
+
+    def __init__(self, peers: Mapping[str, Peer]) -> None:
+        self._peers = peers
+        self._times: list[tuple[float, str]] = []
+        self._planned_s: dict[str, float] = {}
+
+    def add(self, peer: Peer) -> None:
+        """Something may become due with a peer."""
+        due_s = _due_s(peer)
+        if due_s is not None and due_s < self._planned_s.get(peer.name, _NEVER_S):
+            self._planned_s[peer.name] = due_s
+            heapq.heappush(self._times, (due_s, peer.name))
+
+    def next_due_s(self) -> float | None:
+        """When something is due with a peer."""
+        times = self._times
+        while times:
+            planned_s, name = times[0]
+            peer = self._peers.get(name)
+            due_s = None if peer is None or self._planned_s.get(name) != planned_s else _due_s(peer)
+            if due_s is None:
+                heapq.heappop(times)
+                if self._planned_s.get(name) == planned_s:
+                    del self._planned_s[name]
+            elif due_s > planned_s:
+                heapq.heapreplace(times, (due_s, name))
+                self._planned_s[name] = due_s
+            else:
+                return planned_s
+        return None
+
+    def take_due(self, now_s: float) -> Peer | None:
+        """A peer with whom something is due; it is watched no more."""
+        due_s = self.next_due_s()
+        if due_s is None or due_s > now_s:
+            return None
+        _, name = heapq.heappop(self._times)
+        del self._planned_s[name]
+        return self._peers[name]
+
+
+def _due_s(peer: Peer) -> float | None:
+    """When to look after a peer: when its link wants to send again, or its lease ends."""
+    wake_s, lease_s = peer.link.wake_at_s(), peer.lease_ends_s
+    return wake_s if lease_s is None or (wake_s is not None and wake_s < lease_s) else lease_s
