@@ -22,6 +22,7 @@ from trimtab.load.agents import (
     Listen,
     MoveClient,
     NeighboursChanged,
+    RelocatePublisher,
     Tell,
     Unlisten,
     Woken,
@@ -200,6 +201,27 @@ def test_one_intent_at_a_time_is_admitted_for_a_client() -> None:
     stayed = [event for event in chain.talkers["B1"].events if isinstance(event, ClientStayed)]
     assert stayed == [ClientStayed("s", "second", "it is already asked to move, by first")]
     assert chain.clients["s"].broker == "B3"
+
+
+def test_only_a_client_that_advertises_and_is_not_on_its_way_is_relocated() -> None:
+    chain = Chain()
+    chain.client("s", "B1").subscribe(STOCKS, 0.0)
+    chain.client("p", "B1").advertise(STOCKS, 0.0)
+    chain.rest()
+    chain.do(
+        "B1",
+        RelocatePublisher("s", "B3", "r1"),
+        RelocatePublisher("p", "nowhere", "r2"),
+        MoveClient("p", "B2", "balancing"),
+        RelocatePublisher("p", "B3", "r3"),
+    )
+    stayed = {event.cause: event.reason for event in chain.talkers["B1"].events if isinstance(event, ClientStayed)}
+    assert stayed == {
+        "r1": "it advertises nothing",
+        "r2": "no way leads to nowhere",
+        "r3": "it is already asked to move, by balancing",
+    }
+    assert chain.clients["p"].broker == "B2"
 
 
 def test_a_client_that_cannot_move_says_so() -> None:

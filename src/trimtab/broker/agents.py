@@ -19,8 +19,10 @@ from trimtab.load.agents import (
     Listen,
     MoveClient,
     Note,
+    Objecting,
     Place,
     Placing,
+    RelocatePublisher,
     Reporting,
     Tell,
     Unlisten,
@@ -251,15 +253,20 @@ class Agents:
                     broker.say_from_agent(name, Unsubscribe(id=self._ids.pop((name, key))))
                 case MoveClient(client=client, to_broker=to_broker, cause=cause):
                     self._move(client, to_broker, cause, now_s)
+                case RelocatePublisher(client=client, to_broker=to_broker, cause=cause):
+                    objection = self._objection_to_leaving(client)
+                    self._move(client, to_broker, cause, now_s, objection)
                 case Note(record=record):
                     self._effects.append(Record(record))
 
-    def _move(self, client: str, to_broker: str, cause: str, now_s: float) -> None:
+    def _move(self, client: str, to_broker: str, cause: str, now_s: float, objection: str = "") -> None:
         """Admit an intent to move a client, or say why it cannot be: the only place where such intents are admitted."""
         broker = self._broker
         peer = broker.peers.get(client)
         if peer is None or peer.role != "client":
             reason = "it is not a client of this broker"
+        elif objection:
+            reason = objection
         elif client in self._moving:
             reason = f"it is already asked to move, by {self._moving[client]}"
         elif broker.towards(to_broker) is None:
@@ -269,6 +276,18 @@ class Agents:
             broker.send(client, Redirect(broker=to_broker, address=broker.address_of(to_broker), cause=cause), now_s)
             return
         self.tell_all(ClientStayed(client, cause, reason), now_s)
+
+    def _objection_to_leaving(self, publisher: str) -> str:
+        peer = self._broker.peers.get(publisher)
+        if peer is not None and not peer.advertisements:
+            return "it advertises nothing"
+        agents = [agent for agent in self._agents.values() if isinstance(agent, Objecting)]
+        return next((why for agent in agents if (why := agent.objection_to_leaving(publisher))), "")
+
+    def objection_to_coming(self, publisher: str) -> str:
+        """Why a publisher is not to be served here, empty if no agent objects."""
+        agents = [agent for agent in self._agents.values() if isinstance(agent, Objecting)]
+        return next((why for agent in agents if (why := agent.objection_to_coming(publisher))), "")
 
     def _new_id(self, name: str) -> str:
         id = f"{name}/{self._next_id}"

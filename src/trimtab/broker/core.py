@@ -73,8 +73,10 @@ from trimtab.protocol.messages import (
     Publish,
     Redirect,
     Refused,
+    Resume,
     Stay,
     Stayed,
+    Stranded,
     Subscribe,
     SubscribeChannel,
     Synced,
@@ -506,7 +508,7 @@ class Broker:
             case Refused(about=cause, reason=reason):
                 if self._agents is not None and peer.role == "client":
                     self._agents.move_ended(ClientStayed(name, cause, reason), name, now_s)
-            case Publish() | End() | Accepted() | Redirect() | Stayed() | ChannelConfirmed():
+            case Publish() | End() | Accepted() | Redirect() | Stayed() | ChannelConfirmed() | Resume() | Stranded():
                 pass  # data comes another way; the rest is for clients
         return []
 

@@ -139,12 +139,30 @@ class ClientStayed(msgspec.Struct, frozen=True):
     reason: str
 
 
+class PublisherTurned(msgspec.Struct, frozen=True):
+    """A publisher has moved along a path through this broker: its publications come from another side from now on.
+
+    Told at every broker of the path, the old and the new one included, behind the last publication of the old side.
+    """
+
+    client: str
+    cause: str
+
+
 class NeighboursChanged(msgspec.Struct, frozen=True):
     """A link, or a broker somewhere behind one, appeared or disappeared."""
 
 
 AgentEvent: TypeAlias = (
-    Heard | Woken | ClientSubscribed | ClientAdvertised | ClientCame | ClientLeft | ClientStayed | NeighboursChanged
+    Heard
+    | Woken
+    | ClientSubscribed
+    | ClientAdvertised
+    | ClientCame
+    | ClientLeft
+    | ClientStayed
+    | PublisherTurned
+    | NeighboursChanged
 )
 
 
@@ -185,13 +203,25 @@ class MoveClient(msgspec.Struct, frozen=True):
     cause: str
 
 
+class RelocatePublisher(msgspec.Struct, frozen=True):
+    """Ask a client that advertises to go on publishing at another broker.
+
+    Admitted like `MoveClient`, at most one of both in flight for a client; answered by `ClientLeft` here and
+    `ClientCame` there, or by `ClientStayed` here with the reason.
+    """
+
+    client: str
+    to_broker: str
+    cause: str
+
+
 class Note(msgspec.Struct, frozen=True):
     """Something for the records."""
 
     record: msgspec.Struct
 
 
-Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | Note
+Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | RelocatePublisher | Note
 
 
 # ---- what people are told of an agent ----
@@ -226,6 +256,19 @@ class Place(msgspec.Struct, frozen=True):
     broker: str
     address: str = ""
     reason: str = ""
+
+
+@runtime_checkable
+class Objecting(Protocol):
+    """An agent that knows which brokers serve publishers."""
+
+    def objection_to_leaving(self, publisher: str) -> str:
+        """Why a publisher of this broker is not to be relocated, empty if it may be."""
+        ...
+
+    def objection_to_coming(self, publisher: str) -> str:
+        """Why a publisher is not to be served by this broker, empty if it may come."""
+        ...
 
 
 @runtime_checkable

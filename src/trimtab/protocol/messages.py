@@ -179,21 +179,75 @@ class MovedSubscription(msgspec.Struct, frozen=True):
     filter: Filter
 
 
+class MovedAdvertisement(msgspec.Struct, frozen=True):
+    """An advertisement that moves with its publisher; its id stays what it is."""
+
+    id: str
+    filter: Filter
+
+
 class MoveIn(Message, frozen=True, tag="movein"):
-    """A client asks its new broker to take over subscriptions that the old broker still serves."""
+    """A client asks its new broker to take over subscriptions and advertisements that the old broker still serves.
+
+    Its publications are all accepted by the old broker, and its advertisements in force, when it says so.
+    """
 
     move: str
     old_broker: str
     subscriptions: tuple[MovedSubscription, ...]
+    advertisements: tuple[MovedAdvertisement, ...] = ()
+    old_session: str = ""
+    """The life of the old broker that the client knows; a later one has nothing to hand over."""
 
 
 class Handover(Message, frozen=True, tag="handover"):
-    """A marker from the new broker to the old one: behind it every publication also goes to the new one."""
+    """A marker from the new broker to the old one: behind it every publication also goes to the new one.
+
+    Where it passes, subscriptions to the client's publications are led towards the new broker as well.
+    """
 
     move: str
     client: str
     old_broker: str
     old_ids: tuple[str, ...]
+    new_broker: str = ""
+    """Where the client moves to; empty if no advertisements move."""
+
+    advertisements: tuple[MovedAdvertisement, ...] = ()
+    old_session: str = ""
+
+
+class Complete(Message, frozen=True, tag="complete"):
+    """A marker from the old broker of a publisher to the new one: all that was published there stands before it.
+
+    Where it passes, the publisher's advertisements are turned towards the new broker. `is_lost` says that the path from
+    the old broker broke: no more will come, and whether the publisher has moved is not known here.
+    """
+
+    move: str
+    client: str
+    new_broker: str
+    advertisements: tuple[str, ...]
+    is_lost: bool = False
+
+
+class Cancel(Message, frozen=True, tag="cancel"):
+    """A marker behind a handover: the client has left the new broker, and nothing needs to lead there for its sake."""
+
+    move: str
+    old_broker: str
+
+
+class Resume(Message, frozen=True, tag="resume"):
+    """The new broker tells a publisher that it may publish there."""
+
+    move: str
+
+
+class Stranded(Message, frozen=True, tag="stranded"):
+    """The new broker tells a client that the path from its old broker broke during the move."""
+
+    move: str
 
 
 class End(Message, frozen=True, tag="end"):
@@ -231,6 +285,10 @@ MapMessage = (
     | Redirect
     | MoveIn
     | Handover
+    | Complete
+    | Cancel
+    | Resume
+    | Stranded
     | End
     | Stay
     | Stayed
@@ -241,7 +299,7 @@ AnyMessage = MapMessage | Publish
 """Every message."""
 
 
-_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, End})
+_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, Cancel, End})
 
 
 def is_control(message: Message | bytes) -> bool:

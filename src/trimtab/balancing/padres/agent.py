@@ -146,6 +146,17 @@ class PadresAgent:
         role = "cluster-head" if self._role is not None and self._role[0] else "edge-broker"
         return AgentReport(role=role, status="", doing=f"balances by {self.name}")
 
+    def objection_to_leaving(self, publisher: str) -> str:
+        """A client that subscribes as well stays where it is (section 3.2)."""
+        subscribes = self._host is not None and self._role is not None and bool(self._host.filters_of(publisher))
+        return "it subscribes as well, and such a client stays where it is" if subscribes else ""
+
+    def objection_to_coming(self, publisher: str) -> str:
+        """Publishers are served by cluster-heads."""
+        if self._host is None or self._role is None or self._role[0]:
+            return ""
+        return f"{self._host.name} is an edge-broker, and publishers go to cluster-heads"
+
     def _take_role(self, host: Host, now_s: float) -> list[Action]:
         neighbours = host.neighbours()
         role: tuple[bool, str] | None = None
