@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.client.session import ClientConfig, ClientSession
+from trimtab.client.config import ClientConfig
+from trimtab.client.session import ClientSession
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce
 from trimtab.protocol.events import Connected, Disconnected, Received, Step
 from trimtab.protocol.frames import Hello

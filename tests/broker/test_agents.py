@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from trimtab import Filter
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.client.session import ClientConfig, ClientSession
+from trimtab.client.config import ClientConfig
+from trimtab.client.session import ClientSession
 from trimtab.language import Value
 from trimtab.load.agents import (
     Action,

@@ -10,7 +10,8 @@ from tests.broker.direct import Direct
 from trimtab import Filter, LanguageError
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.client.session import ClientConfig, ClientSession, WindowFull
+from trimtab.client.config import ClientConfig
+from trimtab.client.session import ClientSession, WindowFull
 from trimtab.protocol.effects import Close, Rejected
 from trimtab.protocol.events import Connected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import Hello

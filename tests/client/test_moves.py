@@ -10,7 +10,8 @@ import pytest
 from trimtab import Filter
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.client.session import ClientConfig, ClientSession
+from trimtab.client.config import ClientConfig
+from trimtab.client.session import ClientSession
 from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Shut
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Received, Step
 from trimtab.protocol.frames import Ack, Payload

@@ -14,22 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from trimtab.activedata.catalog import (
-    BrokerEntry,
-    Catalog,
-    ChannelEntry,
-    DatasetEntry,
-    FeedEntry,
-    SubscriptionEntry,
-)
+from trimtab.activedata.catalog import Catalog
+from trimtab.activedata.catalog_entries import BrokerEntry, ChannelEntry, DatasetEntry, FeedEntry, SubscriptionEntry
 from trimtab.activedata.channel_queries import Dataset, compile_channel
 from trimtab.activedata.datasets import StoredDataset
 from trimtab.activedata.dead_letters import DeadLetter, DeadLetters
 from trimtab.activedata.definitions import check_arguments, check_body
 from trimtab.activedata.engine import Engine, RunningChannel
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
-from trimtab.activedata.feeds import FeedAnswer, Feeds, OverlayAdapter
+from trimtab.activedata.feeds import FeedAnswer, Feeds
 from trimtab.activedata.fields import Scalar, ValueMistake
+from trimtab.activedata.overlay_feed import OverlayAdapter
 from trimtab.activedata.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.results import Result, Results
 from trimtab.activedata.spark import SparkSettings

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from trimtab.activedata.catalog_entries import BrokerEntry, ChannelEntry, DatasetEntry, FeedEntry, SubscriptionEntry
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StorageError
 from trimtab.activedata.fields import Field, Scalar
 from trimtab.activedata.statements import Source
@@ -47,68 +48,9 @@ CREATE TABLE IF NOT EXISTS subscriptions (
 CREATE TABLE IF NOT EXISTS subscribers (
     broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
+CREATE TABLE IF NOT EXISTS notes (
+    kind TEXT NOT NULL, id INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID;
 """
-
-
-class DatasetEntry(msgspec.Struct, frozen=True):
-    """A dataset as it was defined."""
-
-    id: int
-    name: str
-    fields: tuple[Field, ...]
-    key: str
-    active: bool
-
-
-class FeedEntry(msgspec.Struct, frozen=True):
-    """A feed, whether it runs, and what came of its records."""
-
-    id: int
-    name: str
-    dataset: str
-    source: Source
-    running: bool
-    accepted_count: int
-    repeated_count: int
-    rejected_count: int
-    error: str | None
-
-
-class ChannelEntry(msgspec.Struct, frozen=True):
-    """A channel as it was defined, and the last record that it has seen (`position`)."""
-
-    id: int
-    name: str
-    parameters: tuple[Field, ...]
-    period_s: float | None
-    retain_s: float
-    body: str
-    driver: str
-    lookups: tuple[str, ...]
-    columns: tuple[str, ...]
-    position: int
-
-
-class BrokerEntry(msgspec.Struct, frozen=True):
-    """A broker, and when it last asked for something."""
-
-    id: int
-    name: str
-    address: str
-    seen_s: float | None
-
-
-class SubscriptionEntry(msgspec.Struct, frozen=True):
-    """A back-end subscription: a channel's results for these arguments, for records after `since`.
-
-    Brokers that want the same share it, so that its results have the same positions for all of them and a subscriber
-    that moves from one broker to another goes on after the last result that it has.
-    """
-
-    id: int
-    channel: int
-    arguments: dict[str, Scalar]
-    since: int
 
 
 class Catalog:
@@ -230,6 +172,21 @@ class Catalog:
         """Remember how far a source has been read."""
         with self._changing() as connection:
             connection.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?)", (feed_id, source, offset))
+
+    # What feeds and brokers note for their next life
+
+    def note(self, kind: str, entry_id: int) -> str | None:
+        """What was noted last for a definition."""
+        rows = self._rows("SELECT text FROM notes WHERE kind = ? AND id = ?", kind, entry_id)
+        return str(rows[0][0]) if rows else None
+
+    def set_note(self, kind: str, entry_id: int, text: str | None) -> None:
+        """Note something for a definition in place of what was noted before, or nothing."""
+        with self._changing() as connection:
+            if text is None:
+                connection.execute("DELETE FROM notes WHERE kind = ? AND id = ?", (kind, entry_id))
+            else:
+                connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (kind, entry_id, text))
 
     # Keys of active datasets
 
@@ -405,6 +362,7 @@ class Catalog:
     def drop(self, kind: str, entry_id: int) -> None:
         """Forget a definition and what belongs to it alone."""
         with self._changing() as connection:
+            connection.execute("DELETE FROM notes WHERE kind = ? AND id = ?", (kind, entry_id))
             match kind:
                 case "DATASET":
                     connection.execute("DELETE FROM datasets WHERE id = ?", (entry_id,))

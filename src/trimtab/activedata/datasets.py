@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from trimtab.activedata.catalog import Catalog, DatasetEntry
+from trimtab.activedata.catalog import Catalog
+from trimtab.activedata.catalog_entries import DatasetEntry
 from trimtab.activedata.delta_tables import DeltaStore
 from trimtab.activedata.errors import ActiveDataError
 from trimtab.activedata.fields import Scalar, ValueMistake, arrow_schema, check_value, stored
@@ -68,12 +70,12 @@ class StoredDataset:
             raise ValueMistake(f"there is no field {unknown[0]!r} in {self.entry.name}")
         return tuple(check_value(field, record.get(field.name)) for field in self.entry.fields)
 
-    def take(self, rows: list[Row]) -> Taken:
-        """Store rows in one commit; they are durable when this returns."""
+    def take(self, rows: list[Row], marks: Mapping[str, int] | None = None) -> Taken:
+        """Store rows in one commit, with marks if it has any; they are durable when this returns."""
         with self.lock:
-            return self._append(rows) if self.entry.active else self._upsert(rows)
+            return self._append(rows, marks or {}) if self.entry.active else self._upsert(rows, marks or {})
 
-    def _append(self, rows: list[Row]) -> Taken:
+    def _append(self, rows: list[Row], marks: Mapping[str, int]) -> Taken:
         digests = [self._digests(row) for row in rows]
         known = self._catalog.known_keys(self.entry.id, [key for key, _ in digests])
         fresh: list[Row] = []
@@ -91,7 +93,7 @@ class StoredDataset:
             first = self.last_sequence + 1
             last = self.last_sequence + len(fresh)
             table = self._arrow(fresh, range(first, last + 1))
-            self.store.append(table, {RECORDS_MARK: last})
+            self.store.append(table, {**marks, RECORDS_MARK: last})
             self._remember(table, first)
             self.last_sequence = last
             self._catalog.add_keys(self.entry.id, keys)
@@ -102,11 +104,11 @@ class StoredDataset:
         values = [stored(field, value) for field, value in zip(self.entry.fields, row, strict=True)]
         return _digest(values[self._key_index]), _digest(*values)
 
-    def _upsert(self, rows: list[Row]) -> Taken:
+    def _upsert(self, rows: list[Row], marks: Mapping[str, int]) -> Taken:
         newest = {row[self._key_index]: row for row in rows}
         if newest:
             count = self.last_sequence + len(rows)
-            self.store.upsert(self._arrow(list(newest.values())), self.entry.key, {RECORDS_MARK: count})
+            self.store.upsert(self._arrow(list(newest.values())), self.entry.key, {**marks, RECORDS_MARK: count})
             self.last_sequence = count
         return Taken(len(rows), 0, ())
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from trimtab.activedata.bodies import Body
-from trimtab.activedata.catalog import ChannelEntry
+from trimtab.activedata.catalog_entries import ChannelEntry
 from trimtab.activedata.channel_queries import ChannelQuery, parameter_column
 from trimtab.activedata.datasets import StoredDataset
 from trimtab.activedata.errors import StatementError

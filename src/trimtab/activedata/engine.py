@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from trimtab.activedata.catalog import Catalog, ChannelEntry
+from trimtab.activedata.catalog import Catalog
+from trimtab.activedata.catalog_entries import ChannelEntry
 from trimtab.activedata.channel_queries import ChannelQuery
 from trimtab.activedata.datasets import StoredDataset
 from trimtab.activedata.errors import ActiveDataError, StorageError

@@ -6,15 +6,17 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from trimtab.activedata.catalog import Catalog, FeedEntry
+from trimtab.activedata.catalog import Catalog
+from trimtab.activedata.catalog_entries import FeedEntry
 from trimtab.activedata.datasets import Row, StoredDataset
 from trimtab.activedata.dead_letters import DeadLetter, DeadLetters
 from trimtab.activedata.errors import ActiveDataError
 from trimtab.activedata.fields import ValueMistake
+from trimtab.activedata.overlay_feed import OverlayAdapter, OverlayFeed
 from trimtab.activedata.statements import DirectorySource, HttpSource, OverlaySource, Source
 
 logger = logging.getLogger(__name__)
@@ -32,18 +34,6 @@ class FeedAnswer(msgspec.Struct, frozen=True):
     accepted: int
     rejected: int
     repeated: int
-
-
-class OverlayAdapter(Protocol):
-    """How a feed gets publications from a broker network: implemented where the network is known."""
-
-    def check(self, filter_text: str, broker: str) -> None:
-        """Raise ValueMistake if the filter or the address cannot be understood."""
-
-    def follow(
-        self, filter_text: str, broker: str, take: Callable[[list[dict[str, object]]], None], stop: threading.Event
-    ) -> None:
-        """Hand matching publications over in batches until `stop` is set; one is taken when `take` returns."""
 
 
 class Feeds:
@@ -91,6 +81,7 @@ class Feeds:
             self._start(feed)
         else:
             self._stop(feed.id)
+            self._catalog.set_note("FEED", feed.id, None)
 
     def _start(self, feed: FeedEntry) -> None:
         if feed.id in self._running or isinstance(feed.source, HttpSource):
@@ -180,17 +171,12 @@ class Feeds:
     def _follow_overlay(self, feed: FeedEntry, stop: threading.Event) -> None:
         assert isinstance(feed.source, OverlaySource)
         dataset = self._datasets[feed.dataset.lower()]
-        names = {field.name for field in dataset.entry.fields}
-
-        def take(publications: list[dict[str, object]]) -> None:
-            own = [{name: value for name, value in each.items() if name in names} for each in publications]
-            self.take_lines(feed, b"\n".join(msgspec.json.encode(each) for each in own), "overlay", 0)
-
+        taking = OverlayFeed(feed, dataset, self._catalog, self._dead_letters, self._arrived)
         while not stop.is_set():
             try:
                 if self._overlay is None:
                     raise ActiveDataError("this process knows no broker network")
-                self._overlay.follow(feed.source.filter, feed.source.broker, take, stop)
+                self._overlay.follow(feed.source.filter, feed.source.broker, taking, stop)
             except (OSError, ActiveDataError) as error:
                 logger.warning("feed %s: %s", feed.name, error)
                 self._catalog.feed_failed(feed.id, str(error))

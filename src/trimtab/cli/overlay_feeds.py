@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from trimtab.activedata.errors import ActiveDataError
 from trimtab.activedata.fields import ValueMistake
+from trimtab.activedata.overlay_feed import OverlayFeed, OverlayPublication
 from trimtab.language import Filter, LanguageError
 
 if TYPE_CHECKING:
-    from trimtab.network.blocking_client import BlockingClient
-    from trimtab.network.client import Subscription
+    from trimtab.network.kept_subscriber import KeptSession
 
-BATCH_MAX_COUNT: Final = 5_000
 LOOK_UP_EVERY_S: Final = 0.25
 """How long a feed that is to stop may wait for the next publication."""
 
 
 class OverlayFeeds:
-    """Subscribes filters at brokers and hands over what matches.
-
-    Publications are taken from the broker and become durable with the next commit; those that are on their way between
-    when this process is killed are lost to the feed.
-    """
+    """Subscribes filters at brokers and hands over what matches; a broker forgets what is stored, and nothing else."""
 
     def check(self, filter_text: str, broker: str) -> None:
         """Refuse a filter or an address that cannot be understood."""
@@ -36,29 +34,44 @@ class OverlayFeeds:
         except (LanguageError, ValueError) as error:
             raise ValueMistake(str(error)) from None
 
-    def follow(
-        self, filter_text: str, broker: str, take: Callable[[list[dict[str, object]]], None], stop: threading.Event
-    ) -> None:
-        """Hand matching publications over in batches until `stop` is set."""
-        from trimtab.network.blocking_client import BlockingClient
-        from trimtab.network.client import ClientError
+    def follow(self, filter_text: str, broker: str, feed: OverlayFeed, stop: threading.Event) -> None:
+        """Give a feed what matches until `stop` is set, going on after what its earlier life has stored."""
+        from trimtab.network.client import ClientError, ForgottenError
 
         try:
-            with BlockingClient(broker) as client:
-                subscription = client.subscribe(*Filter.parse_all(filter_text))
-                while not stop.is_set():
-                    batch = _next_batch(client, subscription)
-                    if batch:
-                        take(batch)
+            asyncio.run(_follow(Filter.parse_all(filter_text), broker, feed, stop))
+        except ForgottenError as error:
+            feed.forgotten(str(error))
         except ClientError as error:
             raise ActiveDataError(f"broker {broker}: {error}") from error
 
 
-def _next_batch(client: BlockingClient, subscription: Subscription) -> list[dict[str, object]]:
-    """What waits, or what comes next within a moment."""
-    batch: list[dict[str, object]] = []
-    for delivery in client.deliveries(subscription, LOOK_UP_EVERY_S):
-        batch.append(dict(delivery.publication))
-        if not subscription.waiting_count or len(batch) >= BATCH_MAX_COUNT:
-            break
-    return batch
+async def _follow(filters: Sequence[Filter], broker: str, feed: OverlayFeed, stop: threading.Event) -> None:
+    from trimtab.network.kept_subscriber import KeptSubscriber
+
+    subscriber = await KeptSubscriber.connect(broker, filters, f"feed-{feed.name}", _earlier(feed))
+    try:
+        if feed.kept is None:
+            feed.keep(_text(subscriber.beginning))
+        while not stop.is_set():
+            deliveries, kept = await subscriber.take(LOOK_UP_EVERY_S)
+            if deliveries:
+                taken = [
+                    OverlayPublication(each.publisher, each.session, each.sequence, dict(each.publication))
+                    for each in deliveries
+                ]
+                await asyncio.to_thread(feed.take, taken, _text(kept))
+                subscriber.stored(kept)
+    finally:
+        await subscriber.close(leaves=feed.is_over)
+
+
+def _earlier(feed: OverlayFeed) -> KeptSession | None:
+    from trimtab.network.kept_subscriber import KeptSession
+
+    kept = feed.kept
+    return None if kept is None else msgspec.json.decode(kept, type=KeptSession)
+
+
+def _text(kept: KeptSession) -> str:
+    return msgspec.json.encode(kept).decode()

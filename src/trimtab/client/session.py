@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-import msgspec
-
+from trimtab.client.config import ClientConfig
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
-from trimtab.protocol.channels import STREAM_MARK, is_stream
-from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
+from trimtab.protocol.channels import STREAM_MARK
+from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
-from trimtab.protocol.link import Link, LinkConfig
+from trimtab.protocol.kept_link import KeptLink, Place
+from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     FROM_NOW_ON,
     VERSION,
@@ -44,39 +43,6 @@ from trimtab.protocol.messages import (
     WireValue,
     is_control,
 )
-
-REACH_WITHIN_S: Final = 30.0
-MOVE_WITHIN_S: Final = 600.0
-
-
-class ClientConfig(msgspec.Struct, frozen=True):
-    """One client's settings."""
-
-    name: str
-    session: str = "1"
-    """Told in greetings; differs after each start of the client, so that the broker notices a restart."""
-
-    publish_window_count: int = 1_000
-    """Publications that may wait for the broker's acceptance; a full window holds the application back."""
-
-    reach_within_s: float = REACH_WITHIN_S
-    """A move to a broker that cannot be reached for so long is undone."""
-
-    move_within_s: float = MOVE_WITHIN_S
-    """A move that has not ended by then is undone if it still can be; well above the backlog of an overloaded broker,
-    which is delivered before the move ends."""
-
-    link: LinkConfig = LinkConfig()
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("a client needs a name")
-        if is_stream(self.name):
-            raise ValueError(f"a client's name does not begin with {STREAM_MARK}")
-        if self.publish_window_count < 1:
-            raise ValueError("the publish window holds at least one publication")
-        if min(self.reach_within_s, self.move_within_s) <= 0:
-            raise ValueError("a move takes time")
 
 
 class WindowFull(Exception):
@@ -113,7 +79,7 @@ class ClientSession:
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self.name = config.name
-        self.link = Link(config.link)
+        self.link = config.new_link()
         self.broker = ""
         self._broker_session = ""
         self._next_id = 1
@@ -142,6 +108,13 @@ class ClientSession:
         self._ended_in_move: list[str] = []
         self._said_in_move: list[AnyMessage] = []
         """What the application asks for during a move; it is said to the broker that serves the client afterwards."""
+        if config.earlier is not None:
+            self._broker_session = config.earlier.broker_session
+            for filter in config.earlier.filters:
+                id = self._new_id("s")
+                self._subscriptions[id] = filter
+                self._own_filters.add(id, filter)
+                self._in_force[id] = None
 
     # ---- the application's side ----
 
@@ -203,8 +176,11 @@ class ClientSession:
         else:
             self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
 
-    def publish(self, values: Mapping[str, Value], now_s: float) -> int:
-        """Hand over a publication; returns its sequence number, or raises `WindowFull`."""
+    def publish(self, values: Mapping[str, Value], now_s: float, sequence: int | None = None) -> int:
+        """Hand over a publication; returns its sequence number, or raises `WindowFull`.
+
+        Who has growing numbers of its own, the same in every life, gives them: what was said twice is delivered once.
+        """
         publication = values if isinstance(values, Publication) else Publication(values)
         goes_at_once = not (self._held or self._ending or self.paused) and self._announced.announce(
             publication.values_by_name
@@ -213,14 +189,16 @@ class ClientSession:
             raise LanguageError("no advertisement of this client announces the publication")
         if self.window_is_full:
             raise WindowFull(f"{self.config.publish_window_count:,} publications wait for acceptance")
+        if sequence is not None and sequence < self._next_sequence:
+            raise ValueError(f"the number {sequence} is not above those before it")
         message = Publish(
             publisher=self.name,
-            sequence=self._next_sequence,
+            sequence=self._next_sequence if sequence is None else sequence,
             values=publication.values_by_name,
             origin_s=now_s,
             session=self.config.session,
         )
-        self._next_sequence += 1
+        self._next_sequence = message.sequence + 1
         if goes_at_once:
             self._send_publication(message, now_s)
         else:
@@ -272,7 +250,7 @@ class ClientSession:
                 if self._move is not None and peer == self._move.broker:
                     self._connected_to_new(self._move, hello, now_s)
                 else:
-                    self._connected(peer, hello, now_s)
+                    return self._connected(peer, hello, now_s)
             case Disconnected(peer=peer):
                 link = self._link_to(peer)
                 if link is not None:
@@ -300,6 +278,25 @@ class ClientSession:
         """
         tell = self.link.did_all_but(waiting_count)
         return (self._move is not None and self._move.link.did_all_but(0)) or tell
+
+    @property
+    def subscription_ids(self) -> tuple[str, ...]:
+        """Its subscriptions to filters."""
+        return tuple(self._subscriptions)
+
+    @property
+    def broker_session(self) -> str:
+        """What the present broker calls its life."""
+        return self._broker_session
+
+    def arrived(self) -> Place:
+        """How much has arrived, for an application that stores it; all of it has been handed over."""
+        return self.link.place if isinstance(self.link, KeptLink) else Place()
+
+    def stored(self, place: Place) -> None:
+        """The application has stored what had arrived at a place: the broker may forget it."""
+        if isinstance(self.link, KeptLink):
+            self.link.store(place)
 
     def take_frame(self, now_s: float, broker: str = "") -> Payload | Ack | None:
         """The next frame for a broker (the present one unless another is named), None if there is none now."""
@@ -358,6 +355,8 @@ class ClientSession:
             reason = "the client is already there, or on its way, or has no broker yet"
         elif self._has_published:
             reason = "a client that publishes does not move"  # what it published there might be overtaken from here
+        elif self.config.stores:
+            reason = "a client that stores what it is told does not move"
         if reason:
             if target.cause:
                 asked_over.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
@@ -439,7 +438,7 @@ class ClientSession:
             self.link.enqueue(message, now_s)
         self._said_in_move.clear()
 
-    def _connected(self, broker: str, hello: Hello, now_s: float) -> None:
+    def _connected(self, broker: str, hello: Hello, now_s: float) -> list[Effect]:
         is_first = not self._broker_session
         is_remembered = self._broker_session == hello.session and hello.resumes == self.config.session
         goes_on = is_first or (is_remembered and self.link.fits(hello.expects))
@@ -447,7 +446,9 @@ class ClientSession:
         self._broker_session = hello.session
         if goes_on:
             self.link.connect(1 if is_first else hello.expects, now_s)
-            return
+            return []
+        if self.config.stores:
+            return [Close(broker, f"{broker} has forgotten the client, and with it what it kept for it")]
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
         for id, filter in self._advertisements.items():
@@ -459,6 +460,7 @@ class ClientSession:
         self._announced = Announcements()
         self._held = deque([*self._unaccepted, *self._held])
         self._unaccepted.clear()
+        return []
 
     def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
@@ -543,7 +545,8 @@ class ClientSession:
         if not wanted:
             return None  # unsubscribed meanwhile
         publication = Publication.trusted(message.values)
-        return Deliver(wanted, publication, publisher, sequence, now_s - message.origin_s, message.hops)
+        delay_s = now_s - message.origin_s
+        return Deliver(wanted, publication, publisher, sequence, delay_s, message.hops, message.session)
 
     def _deliver_result(self, message: Publish, now_s: float) -> Deliver | None:
         """A result of a channel: its position says whether it is the next one."""

@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from trimtab.client.config import ClientConfig
 from trimtab.client.move_log import MoveLog
-from trimtab.client.session import ClientConfig, ClientSession
+from trimtab.client.session import ClientSession
 from trimtab.language import Filter, LimitError, Publication, Value
 from trimtab.network.address import Address
 from trimtab.network.clock import now_s
@@ -24,6 +25,7 @@ from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, PlaceRequest
+from trimtab.protocol.kept_link import Place
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import FROM_NOW_ON
 from trimtab.protocol.records import MoveRecord
@@ -46,6 +48,10 @@ Delivery: TypeAlias = Deliver
 
 class ClientError(Exception):
     """A client cannot go on: no connection, or the broker refused it; the message says why."""
+
+
+class ForgottenError(ClientError):
+    """A broker has forgotten a client that stores what it is told: something may be missing."""
 
 
 class RefusedError(ClientError):
@@ -217,19 +223,23 @@ class Client:
             link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
         client = cls(where, config)
+        await client.begin()
+        return client
+
+    async def begin(self) -> None:
+        """Make the first connection, and see to it that there is one from then on."""
         try:
             async with asyncio.timeout(CONNECT_WITHIN_S):
-                await client._line.dial()
-                await client._greeted
+                await self._line.dial()
+                await self._greeted
         except (OSError, TimeoutError) as error:
-            await client._abandon()
+            await self._abandon()
             reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
-            raise ClientError(f"no broker at {where}: {reason}") from None
+            raise ClientError(f"no broker at {self._line.address}: {reason}") from None
         except ClientError:
-            await client._abandon()
+            await self._abandon()
             raise
-        client._line.keep()
-        return client
+        self._line.keep()
 
     @classmethod
     async def connect_through(
@@ -347,17 +357,20 @@ class Client:
         subscription.end()
         self._schedule()
 
-    async def publish(self, values: Mapping[str, Value]) -> int:
-        """Publish; waits while too many publications are not accepted yet. Returns the sequence number."""
+    async def publish(self, values: Mapping[str, Value], sequence: int | None = None) -> int:
+        """Publish; waits while too many publications are not accepted yet. Returns the sequence number.
+
+        A publisher with growing numbers of its own, the same in each of its lives, may give them.
+        """
         self.check()
         while self._session.window_is_full:
             self._room.clear()
             await self._room.wait()
             self.check()
         _check_size(values.values_by_name if isinstance(values, Publication) else values)
-        sequence = self._session.publish(values, now_s())
+        number = self._session.publish(values, now_s(), sequence)
         self._schedule()
-        return sequence
+        return number
 
     async def drain(self) -> None:
         """Wait until the broker has accepted (or refused) every publication."""
@@ -367,11 +380,29 @@ class Client:
             await self._room.wait()
             self.check()
 
-    async def close(self) -> None:
-        """Leave the network: subscriptions and advertisements end. What was not accepted yet is given up."""
-        if self._is_closing:
-            return
-        await self._abandon("the client leaves")
+    async def close(self, *, leaves: bool = True) -> None:
+        """Leave the network: subscriptions and advertisements end. What was not accepted yet is given up.
+
+        One that does not leave only breaks the connection: the broker keeps its session for a while.
+        """
+        if not self._is_closing:
+            await self._abandon("the client leaves" if leaves else "")
+
+    # ---- for an application that stores what it is told ----
+
+    def take_up(self, callback: Callable[[Delivery], None]) -> None:
+        """Hand what comes for the subscriptions of an earlier life to a callback."""
+        ids = self._session.subscription_ids
+        self._subscriptions.update(dict.fromkeys(ids, Subscription(self, ids, callback)))
+
+    def arrived(self) -> tuple[str, Place]:
+        """The broker's session, and how much of it has arrived and been handed over."""
+        return self._session.broker_session, self._session.arrived()
+
+    def stored(self, place: Place) -> None:
+        """What had arrived at a place is stored: the broker may forget it."""
+        self._session.stored(place)
+        self._schedule()
 
     async def __aenter__(self) -> Client:
         return self
@@ -404,7 +435,7 @@ class Client:
                 line = self._line_of(connection)
                 if line is not None:
                     line.broker = frame.name
-                self._session.handle(Connected(frame.name, frame), now_s())
+                self._carry_out(self._session.handle(Connected(frame.name, frame), now_s()))
                 self._schedule()
                 if not self._greeted.done():
                     self._greeted.set_result(None)
@@ -543,7 +574,7 @@ class Client:
                     elif not request.done():
                         request.set_exception(RefusedError(f"{about}: {reason}"))
                 case Close(reason=reason):
-                    self._fail(ClientError(reason))
+                    self._fail(ForgottenError(reason))
                 case Open(broker=broker, address=address):
                     self._log_move(effect)
                     self._open(broker, address)

@@ -31,6 +31,8 @@ class Deliver(msgspec.Struct, frozen=True):
     sequence: int
     delay_s: float
     hops: int
+    session: str = ""
+    """The publisher's: in another one it counts anew."""
 
 
 class InForce(msgspec.Struct, frozen=True):

@@ -204,7 +204,7 @@ class Link:
             gap, asks = self._gap_seen, self._asks
             self._ack_owed = self._gap_seen = self._asks = False
             self._done_told_count = self._done_count
-            return Ack(self._expected - 1, gap, self._done_count, asks)
+            return Ack(self._seen_number(), gap, self._done_count, asks)
         return None
 
     def _take_again(self, index: int, messages_max_count: int) -> Payload:
@@ -225,7 +225,11 @@ class Link:
     def _payload(self, number: int, messages: list[Sendable]) -> Payload:
         self._ack_owed = self._gap_seen
         self._done_told_count = self._done_count
-        return Payload(number, self._expected - 1, messages, self._done_count)
+        return Payload(number, self._seen_number(), messages, self._done_count)
+
+    def _seen_number(self) -> int:
+        """The number of the last message that the peer need not send again."""
+        return self._expected - 1
 
     # ---- receiving ----
 

@@ -91,7 +91,7 @@ class Confirmed(Message, frozen=True, tag="ok"):
 
 
 class Publish(Message, frozen=True, kw_only=True, array_like=True, tag=False, eq=False):
-    """A publication on its way; `sequence` counts the publisher's publications of one session from 1 without gaps.
+    """A publication on its way; `sequence` numbers the publisher's publications of one session, and only grows.
 
     One that arrived as bytes keeps them (`wire`), because they are passed on with nothing changed but the hops.
     """

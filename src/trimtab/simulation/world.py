@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
-from trimtab.client.session import MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig, ClientSession
+from trimtab.client.config import MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
+from trimtab.client.session import ClientSession
 from trimtab.language import Filter, Publication, Value
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices

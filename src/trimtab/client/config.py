@@ -1,0 +1,70 @@
+"""The configuration of a client: every limit with its unit, default and reason, and its earlier life if it has one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from trimtab.language import Filter
+from trimtab.protocol.channels import STREAM_MARK, is_stream
+from trimtab.protocol.kept_link import KeptLink, Place
+from trimtab.protocol.link import Link, LinkConfig
+
+REACH_WITHIN_S: Final = 30.0
+MOVE_WITHIN_S: Final = 600.0
+
+
+class EarlierLife(msgspec.Struct, frozen=True):
+    """What a client that stores what it is told knows of its earlier life, in which its filters were in force.
+
+    Name and session are the same in both lives.
+    """
+
+    broker_session: str
+    place: Place
+    filters: tuple[Filter, ...]
+
+
+class ClientConfig(msgspec.Struct, frozen=True):
+    """One client's settings."""
+
+    name: str
+    session: str = "1"
+    """Told in greetings; differs after each start of the client, so that the broker notices a restart."""
+
+    publish_window_count: int = 1_000
+    """Publications that may wait for the broker's acceptance; a full window holds the application back."""
+
+    reach_within_s: float = REACH_WITHIN_S
+    """A move to a broker that cannot be reached for so long is undone."""
+
+    move_within_s: float = MOVE_WITHIN_S
+    """A move that has not ended by then is undone if it still can be; well above the backlog of an overloaded broker,
+    which is delivered before the move ends."""
+
+    link: LinkConfig = LinkConfig()
+
+    stores: bool = False
+    """Whether the application says what it has stored, so that the broker keeps the rest for a next life of the client.
+    Such a client does not move, and ends if the broker has forgotten it."""
+
+    earlier: EarlierLife | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a client needs a name")
+        if is_stream(self.name):
+            raise ValueError(f"a client's name does not begin with {STREAM_MARK}")
+        if self.publish_window_count < 1:
+            raise ValueError("the publish window holds at least one publication")
+        if min(self.reach_within_s, self.move_within_s) <= 0:
+            raise ValueError("a move takes time")
+        if self.earlier is not None and not self.stores:
+            raise ValueError("only a client that stores what it is told has an earlier life")
+
+    def new_link(self) -> Link:
+        """The link to a first broker, or to the next one."""
+        if self.stores:
+            return KeptLink(self.link, None if self.earlier is None else self.earlier.place)
+        return Link(self.link)
