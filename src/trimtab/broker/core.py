@@ -256,7 +256,7 @@ class Broker:
         if known.accepted_owed:
             self._say_acceptance(known, now_s)
         link = known.link
-        frame = link.take(now_s, 1)
+        frame = link.take_one(now_s)
         if link.unacknowledged_count <= 1:
             self._watch.add(known)  # with more than one it is watched already
         if peer in self._congested:
@@ -272,10 +272,10 @@ class Broker:
 
     def wake_at_s(self) -> float | None:
         """When the broker wants its next `Wake`."""
-        times = [self._watch.next_due_s(), None if self._agents is None else self._agents.wake_at_s()]
-        if self.channels is not None:
-            times.append(self.channels.wake_at_s())
-        return min((time for time in times if time is not None), default=None)
+        first_s = self._watch.next_due_s()
+        if self._agents is not None:
+            first_s = _earlier_s(first_s, self._agents.wake_at_s())
+        return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
 
     def agent_names(self) -> list[str]:
         """The agents inside this broker, as the routing tables call them."""
@@ -844,3 +844,7 @@ class Broker:
             self._maybe_sendable[peer.name] = None
             self._watch.add(peer)
         return [] if self.channels is None else [*self.channels.wake(now_s)]
+
+
+def _earlier_s(one_s: float | None, other_s: float | None) -> float | None:
+    return one_s if other_s is None or (one_s is not None and one_s <= other_s) else other_s

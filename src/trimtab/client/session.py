@@ -465,12 +465,16 @@ class ClientSession:
     def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
         link = self.link if broker == self.broker else self._link_to(broker)
-        effects: list[Effect] = []
         if link is None:
-            return effects
+            return []
         messages = link.receive(frame, now_s)
         if not messages:
-            return effects
+            return []
+        if len(messages) == 1 and self._move is None and type(message := messages[0]) is Publish:
+            link.data_arrived(1)
+            deliver = self._deliver(message, now_s)
+            return [] if deliver is None else [deliver]
+        effects: list[Effect] = []
         link.data_arrived(sum([not is_control(message) for message in messages]))
         for message in messages:
             move = self._move

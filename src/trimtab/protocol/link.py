@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain, islice
-from typing import cast
 
 import msgspec
 
@@ -160,7 +159,7 @@ class Link:
 
     def has_frame(self) -> bool:
         """Whether `take` would return a frame."""
-        return self.connected and (self._ack_owed or self.has_more_than_ack())
+        return (self._ack_owed and self.connected) or self.has_more_than_ack()
 
     def has_more_than_ack(self) -> bool:
         """Whether `take` would return something that should not wait: a message, a question, the report of a gap."""
@@ -170,8 +169,9 @@ class Link:
             return True
         if not (self._control or self.data):
             return False
-        return self._next_number - self._oldest_number < self._config.window_frames_count and (
-            bool(self._control) or self._credit_count > 0
+        config = self._config
+        return self._next_number - self._oldest_number < config.window_frames_count and (
+            bool(self._control) or self._data_sent_count - self._peer_done_count < config.data_window_count
         )
 
     @property
@@ -206,6 +206,28 @@ class Link:
             self._done_told_count = self._done_count
             return Ack(self._seen_number(), gap, self._done_count, asks)
         return None
+
+    def take_one(self, now_s: float) -> Payload | Ack | None:
+        """`take` with one message at most: soon done where that is a publication and nothing else is to be said."""
+        data, number, config = self.data, self._next_number, self._config
+        if (
+            not data
+            or self._control
+            or self._resend_index is not None
+            or not self.connected
+            or number - self._oldest_number >= config.window_frames_count
+            or self._data_sent_count - self._peer_done_count >= config.data_window_count
+        ):
+            return self.take(now_s, 1)
+        if number == self._oldest_number:
+            self._progress_s = now_s
+        messages = [data.popleft()]
+        self._unacknowledged.append(messages)
+        self._data_sent_count += 1
+        self._next_number = number + 1
+        self._ack_owed = self._gap_seen
+        done_count = self._done_told_count = self._done_count
+        return Payload(number, self._expected - 1, messages, done_count)
 
     def _take_again(self, index: int, messages_max_count: int) -> Payload:
         sent = chain.from_iterable(self._unacknowledged)
@@ -248,8 +270,8 @@ class Link:
                 self._progress_s = now_s
             return []
         self._ack_owed = True
-        number, messages = frame.number, cast(list[AnyMessage], frame.messages)  # what arrives is decoded
-        repeated_count = self._expected - number
+        messages: list[AnyMessage] = frame.messages  # type: ignore[assignment]  # what arrives is decoded
+        repeated_count = self._expected - frame.number
         if repeated_count < 0:
             self._gap_seen = True
             return []
@@ -263,17 +285,15 @@ class Link:
 
     def did(self, count: int = 1) -> bool:
         """So many more data messages are dealt with; whether the peer should be told before long."""
-        return self._set_done(min(self._done_count + count, self._data_received_count))
+        return self.did_all_but(max(0, self._data_received_count - self._done_count - count))
 
     def did_all_but(self, undone_count: int) -> bool:
         """All data that arrived is dealt with, except for so many; whether the peer should be told before long."""
-        return self._set_done(self._data_received_count - undone_count)
-
-    def _set_done(self, done_count: int) -> bool:
+        done_count = self._data_received_count - undone_count
         if done_count <= self._done_count:
             return False
         self._done_count = done_count
-        if done_count - self._done_told_count >= self._data_received_count - done_count:  # half, whatever the window
+        if done_count - self._done_told_count >= undone_count:  # half, whatever the window
             self._ack_owed = True
             return True
         return False
