@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from trimtab.load.indices import LoadIndices
+from trimtab.protocol.records import SessionRecord
 from trimtab.simulation.balance import BalancePart, BalanceWatch
 
 
@@ -51,3 +54,26 @@ def test_clusters_are_compared_with_their_neighbours_and_by_their_means() -> Non
     assert converged_s(falling, clusters=False) == (None, None)
     steep = {"B10": (0.6, 0.4), "B20": (0.3, 0.3), "B30": (0.3, 0.3)}
     assert converged_s(steep, clusters=True) == (None, None)
+
+
+def session(begin_s: float, estimated: float, observed: float) -> SessionRecord:
+    given: dict[str, object] = dict.fromkeys(SessionRecord.__struct_fields__, 0.5)
+    words = dict.fromkeys(("session", "initiator", "acceptor", "reason", "outcome"), "B1")
+    given |= {**words, "kind": "local", "index": "input", "candidates_json": "[]", "offload_json": "{}"}
+    given["subscribers_moved_count"] = 1
+    ratios = {
+        "initiator_estimated_input_utilization_ratio": estimated,
+        "initiator_observed_input_utilization_ratio": observed,
+    }
+    return msgspec.convert({**given, "begin_s": begin_s, **ratios}, SessionRecord)
+
+
+def test_estimates_are_judged_without_joining_subscribers_and_also_without_the_change_of_rates() -> None:
+    watch = BalanceWatch(BalancePart(joined_s=100.0, change_s=1_000.0), "padres", 0.9, 0.95)
+    for each in (session(90.0, 0.1, 0.9), session(500.0, 0.4, 0.5), session(1_010.0, 0.4, 0.8)):
+        watch.record(each)
+    summary = watch.summary()
+    name = "own input_utilization_ratio"
+    assert (summary.estimation_error[name].count, round(summary.estimation_error[name].mean_percent, 6)) == (2, 62.5)
+    steady = summary.estimation_error_at_steady_rates[name]
+    assert (steady.count, round(steady.mean_percent, 6)) == (1, 25.0)

@@ -30,6 +30,9 @@ LEVEL_FOR_S: Final = 300.0
 OVERHEAD_OVER_S: Final = 100.0
 """The overhead's peak is that of any window of this length."""
 
+AROUND_CHANGE_S: Final = 60.0
+"""A session so near to the change of rates measures before it and observes after it."""
+
 
 class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[balance]`: what the summary of balance refers to."""
@@ -77,6 +80,8 @@ class BalanceSummary(msgspec.Struct, frozen=True):
     overhead_ratio_at_rest: float | None
     overhead_ratio_peak_after_change: float | None
     estimation_error: dict[str, ErrorFigures]
+    estimation_error_at_steady_rates: dict[str, ErrorFigures]
+    """Without the sessions around the change of rates, which was no part of what they estimated."""
     delivery_delay_mean_s: dict[str, float | None]
     overloaded_broker_seconds: float
     never_overloaded_acceptors: bool
@@ -152,6 +157,7 @@ class BalanceWatch:
         done = [reading for reading in after if reconverged_s is not None and reading.at_s >= reconverged_s]
         joining = [reading for reading in before if converged_s is None or reading.at_s < converged_s]
         overloading = self._overloading_sessions()
+        settled = [each for each in self._sessions if each.begin_s > part.joined_s and each.subscribers_moved_count]
         return BalanceSummary(
             policy=self._policy,
             converged_at_s=converged_s,
@@ -174,7 +180,10 @@ class BalanceWatch:
             moves_per_subscriber_max=max(self._moves_by_client.values(), default=0),
             overhead_ratio_at_rest=_overhead(at_rest),
             overhead_ratio_peak_after_change=self._overhead_peak(after),
-            estimation_error=self._estimation_errors(),
+            estimation_error=self._estimation_errors(settled),
+            estimation_error_at_steady_rates=self._estimation_errors(
+                [each for each in settled if abs(each.begin_s - part.change_s) > AROUND_CHANGE_S]
+            ),
             delivery_delay_mean_s={
                 "before": _mean_delay_s(joining),
                 "at_rest": _mean_delay_s(at_rest),
@@ -264,17 +273,14 @@ class BalanceWatch:
         windows = (readings[first : first + length + 1] for first in range(len(readings) - length))
         return max((ratio for window in windows if (ratio := _overhead(window)) is not None), default=None)
 
-    def _estimation_errors(self) -> dict[str, ErrorFigures]:
-        """Sessions that ended while subscribers still joined at their broker are left out, as in the thesis."""
-        settled = [
-            each for each in self._sessions if each.begin_s > self._part.joined_s and each.subscribers_moved_count
-        ]
+    def _estimation_errors(self, sessions: Sequence[SessionRecord]) -> dict[str, ErrorFigures]:
+        """Of sessions after all subscribers have joined, as in the thesis."""
         figures: dict[str, ErrorFigures] = {}
         for side, name in (("initiator", "own"), ("acceptor", "other")):
             for index in ("input_utilization_ratio", "output_utilization_ratio", "matching_delay_s"):
                 pairs = [
                     (getattr(each, f"{side}_estimated_{index}"), getattr(each, f"{side}_observed_{index}"))
-                    for each in settled
+                    for each in sessions
                 ]
                 errors = [100 * (seen - guess) / guess for guess, seen in pairs if seen is not None and guess]
                 if errors:
