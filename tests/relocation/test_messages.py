@@ -10,6 +10,8 @@ from trimtab.relocation.grape_joint import PathChange
 from trimtab.relocation.grape_tracing import BrokerTrace
 from trimtab.relocation.messages import (
     AnyRelocation,
+    Echo,
+    EchoAnswer,
     RelocationAnswer,
     RelocationRequest,
     RoomAnswer,
@@ -43,6 +45,8 @@ MESSAGES: list[AnyRelocation] = [
     TraceRequest(sender="B1", publisher="P", session="trace/grape/B1/P/212", sent_count=97),
     TraceAnswer(sender="B3", publisher="P", session="trace/grape/B1/P/212", traces=(TRACE,)),
     RoomRequest(sender="B1", publisher="P", session="s", changes=(PathChange("B2", 1.5, -2.0),)),
+    Echo(sender="B1", sent_s=12.5),
+    EchoAnswer(sender="B1", sent_s=12.5, matching_delay_s=0.001),
     RoomAnswer(sender="B2", publisher="P", session="s", brokers=("B2", "B1"), full="B2"),
 ]
 

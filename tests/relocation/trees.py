@@ -27,6 +27,7 @@ def random_traces(rng: Random, brokers_count: int, published_count: int = 100) -
                 matching_delay_s=rng.uniform(0, 0.02),
                 output_delays_s={f"B{other}": rng.uniform(0, 0.01) for other in others},
                 client_output_delay_s=rng.uniform(0, 0.01),
+                links_s={f"B{other}": rng.uniform(0, 0.01) for other in others if rng.random() < 0.8},
                 room=roomy(),
             )
         )
@@ -56,7 +57,10 @@ def mean_delay_s(traces: list[BrokerTrace], candidate: str, round_trip_s: float)
         count += here.deliveries_count
         for neighbour in here.neighbours:
             if neighbour != came_from:
-                walk(neighbour, name, so_far_s + here.delay_to_s(neighbour))
+                there = by_name[neighbour]
+                ways_s = [here.links_s.get(neighbour, 1.0), there.links_s.get(name, 1.0)]
+                link_s = min(ways_s) if min(ways_s) < 1.0 else 0.0
+                walk(neighbour, name, so_far_s + here.delay_to_s(neighbour) + link_s)
 
     walk(candidate, "", round_trip_s / 2)
     return total_s / count if count else 0.0

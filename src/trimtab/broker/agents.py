@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from trimtab.language import Filter
 from trimtab.load.agents import (
     Action,
@@ -13,6 +15,7 @@ from trimtab.load.agents import (
     AgentEvent,
     AgentReport,
     Announce,
+    AskRoundTrips,
     Capacity,
     ClientStayed,
     Heard,
@@ -25,14 +28,26 @@ from trimtab.load.agents import (
     RelocatePublisher,
     Reporting,
     Tell,
+    Tracing,
     Unlisten,
+    Way,
     Woken,
 )
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Effect, Record
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link, LinkConfig
-from trimtab.protocol.messages import Advertise, AnyMessage, ControlPublish, Publish, Redirect, Subscribe, Unsubscribe
+from trimtab.protocol.messages import (
+    Advertise,
+    AnyMessage,
+    ControlPublish,
+    Measure,
+    Publish,
+    Redirect,
+    Subscribe,
+    Unsubscribe,
+)
+from trimtab.relocation.tags import TRACE_MARK
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
@@ -56,8 +71,9 @@ class Inbox(Link):
 class View:
     """A broker as its agents see it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, agents: Agents) -> None:
         self._broker = broker
+        self._agents = agents
 
     @property
     def name(self) -> str:
@@ -135,6 +151,10 @@ class View:
         """Where clients find a broker."""
         return self._broker.config.address if broker == self._broker.name else self._broker.address_of(broker)
 
+    def objection_to_coming(self, publisher: str) -> str:
+        """Why a publisher is not to be served here."""
+        return self._agents.objection_to_coming(publisher)
+
 
 class Agents:
     """Runs the agents of a broker."""
@@ -143,6 +163,9 @@ class Agents:
         self._broker = broker
         self._agents = {f"{broker.name}/{agent.name}": agent for agent in agents}
         self.inboxes = {name: Inbox() for name in self._agents}
+        self._tracer = next(((name, agent) for name, agent in self._agents.items() if isinstance(agent, Tracing)), None)
+        self.traces = self._tracer is not None
+        """Whether an agent follows publications."""
         self._sequences = dict.fromkeys(self._agents, 0)
         self._ids: dict[tuple[str, str], str] = {}
         self._next_id = 1
@@ -156,7 +179,7 @@ class Agents:
     def start(self, now_s: float) -> None:
         """The broker begins its work."""
         for name, agent in self._agents.items():
-            self._carry_out(name, agent.start(View(self._broker), now_s), now_s)
+            self._carry_out(name, agent.start(View(self._broker, self), now_s), now_s)
 
     def tell_all(self, event: AgentEvent, now_s: float) -> None:
         """Something has happened that any agent may want to know."""
@@ -170,9 +193,32 @@ class Agents:
                 publication = (message.publisher, message.sequence)
                 self._carry_out(name, agent.matched(publication, message.values, hops, now_s), now_s)
 
+    def tagged(self, message: Publish, now_s: float) -> Publish:
+        """A client's publication as it goes on: with a tag if it is followed, and without one that it came with."""
+        assert self._tracer is not None
+        tag = self._tracer[1].tag(message.publisher, message.sequence, now_s)
+        if tag or message.cause.startswith(TRACE_MARK):
+            return msgspec.structs.replace(message, cause=tag, wire=b"")
+        return message
+
+    def traced(self, message: Publish, source: str, hops: Sequence[str], now_s: float) -> None:
+        """A publication with a cause was matched; it may carry a tag."""
+        if self._tracer is None or not message.cause.startswith(TRACE_MARK):
+            return
+        name, agent = self._tracer
+        peers = self._broker.peers
+        roles = [peers[hop].role for hop in hops]
+        neighbours = tuple(hop for hop, role in zip(hops, roles, strict=True) if role == "broker")
+        is_own = source not in peers or peers[source].role != "broker"
+        way = Way("" if is_own else source, roles.count("client"), neighbours)
+        publication = (message.publisher, message.sequence)
+        self._carry_out(name, agent.traced(message.cause, publication, way, now_s), now_s)
+
     def retire(self) -> None:
         """Let the agents do nothing more; what they have begun takes its course."""
         self._agents.clear()
+        self._tracer = None
+        self.traces = False
         self._wake_is_known = False
         for inbox in self.inboxes.values():
             inbox.heard.clear()
@@ -256,6 +302,9 @@ class Agents:
                 case RelocatePublisher(client=client, to_broker=to_broker, cause=cause):
                     objection = self._objection_to_leaving(client)
                     self._move(client, to_broker, cause, now_s, objection)
+                case AskRoundTrips(client=client, brokers=brokers, cause=cause):
+                    addresses = tuple(broker.address_of(each) for each in brokers)
+                    broker.send(client, Measure(brokers=brokers, addresses=addresses, cause=cause), now_s)
                 case Note(record=record):
                     self._effects.append(Record(record))
 

@@ -39,6 +39,7 @@ from trimtab.load.agents import (
     ClientSubscribed,
     NeighboursChanged,
     Place,
+    RoundTripsTold,
 )
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import Announcements
@@ -52,6 +53,7 @@ from trimtab.protocol.events import (
     LinkRemoved,
     MoveTo,
     Received,
+    RoundTripsMeasured,
     Step,
     Wake,
 )
@@ -68,6 +70,8 @@ from trimtab.protocol.messages import (
     End,
     Gone,
     Handover,
+    Measure,
+    Measured,
     Members,
     MoveIn,
     Publish,
@@ -161,7 +165,7 @@ class Broker:
                 return []
             case Wake():
                 return self._wake(now_s)
-            case MoveTo():
+            case MoveTo() | RoundTripsMeasured():
                 return []  # for clients
             case _:
                 return self._back_end_said(event, now_s)
@@ -360,13 +364,18 @@ class Broker:
         if peer is not None and is_from_client and not self._take_over(peer, message, now_s):
             return []
         self.counters.publications_in_count += 1
+        agents = self._agents
+        if agents is not None and agents.traces and is_from_client:
+            message = agents.tagged(message, now_s)
         onward = one_hop_further(message)
         effects: list[Effect] = []
         hops = self.tables.hops_for(message.values)
-        if self._agents is not None:
-            self._agents.matched(message, hops, now_s)
+        if agents is not None:
+            agents.matched(message, hops, now_s)
         if not is_from_client and source in hops:
             hops.remove(source)
+        if message.cause and agents is not None:
+            agents.traced(message, source, hops, now_s)
         self.counters.publications_out_count += len(hops)
         peers, sendable = self.peers, self._maybe_sendable
         for hop in hops:
@@ -508,7 +517,20 @@ class Broker:
             case Refused(about=cause, reason=reason):
                 if self._agents is not None and peer.role == "client":
                     self._agents.move_ended(ClientStayed(name, cause, reason), name, now_s)
-            case Publish() | End() | Accepted() | Redirect() | Stayed() | ChannelConfirmed() | Resume() | Stranded():
+            case Measured(round_trips_s=round_trips_s, cause=cause):
+                if self._agents is not None and peer.role == "client":
+                    self._agents.tell_all(RoundTripsTold(name, round_trips_s, cause), now_s)
+            case (
+                Publish()
+                | End()
+                | Accepted()
+                | Redirect()
+                | Measure()
+                | Stayed()
+                | ChannelConfirmed()
+                | Resume()
+                | Stranded()
+            ):
                 pass  # data comes another way; the rest is for clients
         return []
 

@@ -1,4 +1,7 @@
-"""Which agents a broker has, by the name of a policy."""
+"""Which agents a broker has, by the name of a policy.
+
+A policy moves subscribers, publishers, or both with a plus between: `padres`, `grape-load75`, `padres+pop`.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,42 @@ from trimtab.balancing.padres.fast_edge import FastEdge
 from trimtab.balancing.padres.fast_head import FastHead
 from trimtab.balancing.padres.naive_agent import NaiveEdge, NaiveHead
 from trimtab.load.agents import Agent
+from trimtab.relocation.agent import RelocationAgent
+from trimtab.relocation.config import RelocationConfig, relocation_of
 
-Policy: TypeAlias = Literal["none", "naive", "padres", "padres-fast", "coordinated"]
+Balancing: TypeAlias = Literal["none", "naive", "padres", "padres-fast", "coordinated"]
 """none: clients stay where they are; naive: random clients to a random broker that is less loaded; padres: the thesis's
 balancing; padres-fast: a plan for all brokers at once; coordinated: a coordination server tells who moves."""
+
+Policy: TypeAlias = str
+"""One of the above, a relocation policy (pop, grape-load100, grape-delay25, grape-joint ...), or both with a plus."""
 
 COORDINATOR_NAME: Final = "coordinator"
 """The broker of a coordinated network that leads the others."""
 
-POLICIES: tuple[str, ...] = get_args(Policy)
+POLICIES: tuple[str, ...] = (*get_args(Balancing), "pop", "grape-load100", "grape-delay100", "grape-joint")
+"""The policies by name; GRAPE's weights go from 0 to 100."""
+
+
+def check_policy(policy: str) -> None:
+    """Raise a ValueError that says what was expected if there is no such policy.
+
+    >>> check_policy("padres+grape-load75")
+    >>> check_policy("grape-load101")
+    Traceback (most recent call last):
+    ...
+    ValueError: policy: no policy is called grape-load101; expected one of none, naive, padres, padres-fast, \
+coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
+    """
+    parts = policy.split("+")
+    moved = ["publishers" if relocation_of(part) is not None else "subscribers" for part in parts]
+    unknown = [part for part in parts if part not in get_args(Balancing) and relocation_of(part) is None]
+    if unknown or len(set(moved)) != len(moved):
+        problem = f"no policy is called {unknown[0]}" if unknown else f"{policy} moves {moved[0]} twice"
+        known = ", ".join(POLICIES)
+        raise ValueError(
+            f"policy: {problem}; expected one of {known} (or another weight), or one of each kind with a plus"
+        )
 
 
 def agents_of(
@@ -32,12 +62,32 @@ def agents_of(
     *,
     coordination: CoordinatorConfig | None = None,
     site: tuple[float, float] | None = None,
+    relocation: RelocationConfig | None = None,
 ) -> list[Agent]:
     """The agents of one broker; random choices come from the seed and the broker's name.
 
-    >>> [agent.name for agent in agents_of("padres", "B1", 1, PadresConfig())]
-    ['padres']
+    >>> [agent.name for agent in agents_of("padres+grape-load75", "B1", 1, PadresConfig())]
+    ['padres', 'grape']
     """
+    check_policy(policy)
+    agents: list[Agent] = []
+    for part in policy.split("+"):
+        config = relocation_of(part, relocation)
+        if config is not None:
+            agents.append(RelocationAgent(config, Random(f"{config.algorithm} {broker} {seed}")))
+        else:
+            agents += _balancing_agents(part, broker, seed, padres, coordination, site)
+    return agents
+
+
+def _balancing_agents(  # noqa: PLR0917 (what agents are made of)
+    policy: str,
+    broker: str,
+    seed: int | str,
+    padres: PadresConfig,
+    coordination: CoordinatorConfig | None,
+    site: tuple[float, float] | None,
+) -> list[Agent]:
     match policy:
         case "none":
             return []
@@ -54,5 +104,5 @@ def agents_of(
             return [CoordinatorAgent(coordination or CoordinatorConfig(), rng, f"coordinator-{seed}")]
         case "coordinated":
             return [CoordinatedAgent(site)]
-        case "padres":
+        case _:
             return [PadresAgent(padres, Random(f"padres {broker} {seed}"))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from trimtab.client.config import ClientConfig
 from trimtab.client.own_channels import OwnChannels
@@ -16,8 +17,20 @@ from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.channels import STREAM_MARK
-from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
-from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, Wake
+from trimtab.protocol.effects import (
+    Close,
+    Deliver,
+    Effect,
+    InForce,
+    MeasureRoundTrips,
+    Moved,
+    NotMoved,
+    Open,
+    Rejected,
+    Shut,
+    Taken,
+)
+from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, RoundTripsMeasured, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.kept_link import KeptLink, Place
 from trimtab.protocol.link import Link
@@ -30,6 +43,8 @@ from trimtab.protocol.messages import (
     ChannelConfirmed,
     Confirmed,
     End,
+    Measure,
+    Measured,
     MovedSubscription,
     MoveIn,
     Publish,
@@ -259,6 +274,8 @@ class ClientSession:
                 return self._wake(now_s)
             case MoveTo():
                 return self._begin_move(event, self.link, now_s)
+            case RoundTripsMeasured(question=question, round_trips_s=round_trips_s):
+                self._say(Measured(round_trips_s=round_trips_s, cause=question), now_s)
             case _:
                 pass  # for brokers
         return []
@@ -524,6 +541,8 @@ class ClientSession:
                     return []
                 self._in_force[id] = None
                 return [InForce(id)]
+            case Measure(brokers=brokers, addresses=addresses, cause=cause):
+                return [MeasureRoundTrips(cause, dict(zip_longest(brokers, addresses[: len(brokers)], fillvalue="")))]
             case Refused(about=about, reason=reason):
                 self._channels.refused(about)
                 about = self._ids_by_wire_id.get(about, about)

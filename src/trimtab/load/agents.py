@@ -82,6 +82,10 @@ class Host(Protocol):
         """Where clients find a broker, this one included; empty where the world knows it."""
         ...
 
+    def objection_to_coming(self, publisher: str) -> str:
+        """Why a publisher is not to be served by this broker, empty if no agent objects."""
+        ...
+
 
 class Capacity(msgspec.Struct, frozen=True):
     """A broker's resources that ratios refer to."""
@@ -149,6 +153,14 @@ class PublisherTurned(msgspec.Struct, frozen=True):
     cause: str
 
 
+class RoundTripsTold(msgspec.Struct, frozen=True):
+    """A client has measured how long it takes to and from brokers; those that it could not reach are left out."""
+
+    client: str
+    round_trips_s: Mapping[str, float]
+    cause: str
+
+
 class NeighboursChanged(msgspec.Struct, frozen=True):
     """A link, or a broker somewhere behind one, appeared or disappeared."""
 
@@ -162,6 +174,7 @@ AgentEvent: TypeAlias = (
     | ClientLeft
     | ClientStayed
     | PublisherTurned
+    | RoundTripsTold
     | NeighboursChanged
 )
 
@@ -215,13 +228,21 @@ class RelocatePublisher(msgspec.Struct, frozen=True):
     cause: str
 
 
+class AskRoundTrips(msgspec.Struct, frozen=True):
+    """Ask a client of this broker how long it takes to and from other brokers; answered by `RoundTripsTold`."""
+
+    client: str
+    brokers: tuple[str, ...]
+    cause: str
+
+
 class Note(msgspec.Struct, frozen=True):
     """Something for the records."""
 
     record: msgspec.Struct
 
 
-Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | RelocatePublisher | Note
+Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | RelocatePublisher | AskRoundTrips | Note
 
 
 # ---- what people are told of an agent ----
@@ -278,6 +299,32 @@ class Placing(Protocol):
     def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> Place:
         """The broker for a client that is at this place, if it says so."""
         ...
+
+
+@runtime_checkable
+class Tracing(Protocol):
+    """An agent that follows some publications through the network by a tag that they carry as their cause."""
+
+    def tag(self, publisher: str, sequence: int, now_s: float) -> str:
+        """What a publication that a client here has just published is to carry; empty if it is not followed."""
+        ...
+
+    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[Action]:
+        """A publication that carries a tag was matched."""
+        ...
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A publication's way through a broker."""
+
+    source: str
+    """The neighbour that it came from; empty if a client of this broker published it."""
+
+    clients_count: int
+    """Clients of this broker that it goes to."""
+
+    neighbours: tuple[str, ...]
+    """Neighbours that it goes to."""
 
 
 class Agent(Protocol):

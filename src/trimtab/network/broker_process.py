@@ -114,6 +114,7 @@ class BrokerServer:
                 plan.padres,
                 coordination=plan.coordination,
                 site=self._entry.site,
+                relocation=plan.relocation,
             ),
             self._started_s,
         )

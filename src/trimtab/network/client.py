@@ -20,10 +20,23 @@ from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.network.round_trips import measure_round_trips
 from trimtab.network.status import ask_place
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
-from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
-from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
+from trimtab.protocol.effects import (
+    Close,
+    Deliver,
+    Effect,
+    InForce,
+    MeasureRoundTrips,
+    Moved,
+    NotMoved,
+    Open,
+    Rejected,
+    Shut,
+    Taken,
+)
+from trimtab.protocol.events import Connected, Disconnected, MoveTo, RoundTripsMeasured, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, PlaceRequest
 from trimtab.protocol.kept_link import Place
 from trimtab.protocol.link import LinkConfig
@@ -515,6 +528,12 @@ class Client:
         self._closing_lines[closing] = None
         closing.add_done_callback(lambda done: self._closing_lines.pop(done, None))
 
+    async def _measure(self, wanted: MeasureRoundTrips) -> None:
+        measured = RoundTripsMeasured(wanted.question, await measure_round_trips(wanted.addresses))
+        if not self._is_closing:
+            self._carry_out(self._session.handle(measured, now_s()))
+            self._schedule()
+
     def _wake(self) -> None:
         if not self._is_closing:
             self._carry_out(self._session.handle(Wake(), now_s()))
@@ -580,6 +599,10 @@ class Client:
                     self._open(broker, address)
                 case Shut(broker=broker):
                     self._shut(broker)
+                case MeasureRoundTrips():
+                    measuring = self._loop.create_task(self._measure(effect))
+                    self._closing_lines[measuring] = None
+                    measuring.add_done_callback(lambda done: self._closing_lines.pop(done, None))
                 case Moved(broker=broker):
                     self.moves_count += 1
                     self._log_move(effect)

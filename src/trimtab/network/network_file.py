@@ -14,10 +14,11 @@ from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig, SlowPolicy
 from trimtab.broker.meters import MeterConfig
-from trimtab.broker.policies import POLICIES, Policy
+from trimtab.broker.policies import Policy, check_policy
 from trimtab.network.address import Address
 from trimtab.network.back_end import checked_url
 from trimtab.protocol.link import LinkConfig
+from trimtab.relocation.config import RelocationConfig
 
 RETRANSMIT_AFTER_S: Final = 3600.0
 """TCP repeats what is lost; a link has to repeat only after a new connection, which needs no timer."""
@@ -41,7 +42,7 @@ _NETWORK_KEYS: Final = (
     "back_end",
 )
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
-_SECTIONS: Final = ("broker", "link", "network", "padres")
+_SECTIONS: Final = ("broker", "link", "network", "padres", "relocation")
 
 BYTES_PER_MEGABIT: Final = 125_000
 BYTES_PER_MEGABYTE: Final = 1_000_000
@@ -106,6 +107,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """The settings of the policy "padres"."""
     coordination: CoordinatorConfig = CoordinatorConfig()
     """The settings of the coordinator, where this is the plan of its process."""
+    relocation: RelocationConfig = RelocationConfig()
+    """The settings of the policies that move publishers."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""
@@ -204,14 +207,14 @@ class _NetworkReader:
             if section not in _SECTIONS:
                 self._refuse(
                     self._line_of_top(section),
-                    f"unknown section {section}; expected [[broker]], [[link]], [network] or [padres]",
+                    f"unknown section {section}; expected [[broker]], [[link]], [network], [padres] or [relocation]",
                 )
         options = self._options()
         brokers = self._brokers()
         links = self._links([entry.name for entry in brokers])
         if not brokers:
             self._refuse(1, "no broker; expected at least one [[broker]] with name and listen")
-        return NetworkPlan(brokers, links, options, self._padres())
+        return NetworkPlan(brokers, links, options, self._padres(), relocation=self._relocation())
 
     def _brokers(self) -> tuple[BrokerEntry, ...]:
         found: list[BrokerEntry] = []
@@ -306,8 +309,10 @@ class _NetworkReader:
                 except ValueError as error:
                     self._refuse(line, f"back_end: {error}")
             elif key == "policy":
-                if value not in POLICIES:
-                    self._refuse(line, f"policy: expected one of {', '.join(POLICIES)}")
+                try:
+                    check_policy(str(value))
+                except ValueError as error:
+                    self._refuse(line, str(error))
                 values[key] = value
             elif key in ("client_lease_s", "meter_window_s"):
                 values[key] = self._positive("network", 0, table, key)
@@ -331,6 +336,18 @@ class _NetworkReader:
             return PadresConfig(**table)
         except ValueError as error:
             self._refuse(self._line("padres", 0, _at_fault(table)), str(error))
+
+    def _relocation(self) -> RelocationConfig:
+        """The settings of [relocation]: numbers, and aims of single publishers in [relocation.publishers]."""
+        table = self._data.get("relocation", {})
+        if not isinstance(table, dict):
+            self._refuse(self._line_of_top("relocation"), "expected a section [relocation]")
+        try:
+            return msgspec.convert(table, RelocationConfig)
+        except (msgspec.ValidationError, ValueError) as error:
+            key = str(error).rpartition("`$.")[2].split(".")[0].removesuffix("`")
+            line = self._line("relocation", 0, key if key in table else _at_fault(table))
+            self._refuse(line, str(error).replace(" - at `$.", " - at `"))
 
     def _tables(self, section: str) -> list[dict[str, Any]]:
         tables = self._data.get(section, [])

@@ -84,6 +84,16 @@ class NotMoved(msgspec.Struct, frozen=True):
     reason: str
 
 
+class MeasureRoundTrips(msgspec.Struct, frozen=True):
+    """Find out how long it takes to and from these brokers, by name with addresses (empty where the world knows them).
+
+    The world answers with the event `RoundTripsMeasured` for the same question, however few it could reach.
+    """
+
+    question: str
+    addresses: dict[str, str]
+
+
 class OpenStream(msgspec.Struct, frozen=True):
     """Ask the back end to make results of a channel for these arguments, and to tell of them."""
 
@@ -117,5 +127,16 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Close | Deliver | InForce | Taken | Rejected | Open | Shut | Moved | NotMoved | Record | BackEndRequest
+    Close
+    | Deliver
+    | InForce
+    | Taken
+    | Rejected
+    | Open
+    | Shut
+    | Moved
+    | NotMoved
+    | MeasureRoundTrips
+    | Record
+    | BackEndRequest
 )

@@ -54,6 +54,13 @@ class MoveTo(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
+class RoundTripsMeasured(msgspec.Struct, frozen=True):
+    """How long it takes to and from brokers, for a question of the client session (clients only)."""
+
+    question: str
+    round_trips_s: dict[str, float]
+
+
 class BackEndReached(msgspec.Struct, frozen=True):
     """The back end answers, for the first time or again; what was asked before may be lost (brokers only)."""
 
@@ -90,4 +97,6 @@ class ResultsFetched(msgspec.Struct, frozen=True):
 BackEndEvent: TypeAlias = BackEndReached | StreamOpened | StreamRefused | ResultsExist | ResultsFetched
 """What the back end has to say to a broker."""
 
-Event: TypeAlias = Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo | BackEndEvent
+Event: TypeAlias = (
+    Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo | RoundTripsMeasured | BackEndEvent
+)

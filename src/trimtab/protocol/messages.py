@@ -250,6 +250,19 @@ class Stranded(Message, frozen=True, tag="stranded"):
     move: str
 
 
+class Measure(Message, frozen=True, tag="measure"):
+    """A broker asks a client how long it takes to and from brokers, found at the addresses in the same order."""
+
+    brokers: tuple[str, ...]
+    addresses: tuple[str, ...] = ()
+
+
+class Measured(Message, frozen=True, tag="measured"):
+    """A client's answer: round-trip times by broker, without those that it could not reach."""
+
+    round_trips_s: dict[str, Annotated[float, msgspec.Meta(ge=0)]]
+
+
 class End(Message, frozen=True, tag="end"):
     """A marker from the old broker to the client: what comes after it comes from the new broker."""
 
@@ -289,6 +302,8 @@ MapMessage = (
     | Cancel
     | Resume
     | Stranded
+    | Measure
+    | Measured
     | End
     | Stay
     | Stayed

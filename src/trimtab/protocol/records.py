@@ -107,13 +107,30 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     acceptor_observed_output_utilization_ratio: Annotated[float | None, _says("acceptor's O_r after stabilising")]
 
 
-AnyRecord: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | SessionRecord
+class RelocationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What POP or GRAPE decided about a publisher, told by the publisher's broker."""
+
+    begin_s: Annotated[float, _says("when enough publications were traced")]
+    end_s: Annotated[float, _says("when it was decided")]
+    broker: Annotated[str, _says("the publisher's broker")]
+    publisher: Annotated[str, _says("the publisher's name")]
+    algorithm: Annotated[str, _says("pop, grape or grape-joint")]
+    evidence: Annotated[str, _says("the trace session or walk, which is the cause of a move")]
+    traced_count: Annotated[int, _says("publications that were traced")]
+    candidates_count: Annotated[int, _says("brokers that were looked at")]
+    to_broker: Annotated[str, _says("where the publisher is to move, empty if it stays")]
+    gain_ratio: Annotated[float, _says("what the move promises: share saved, or with POP hops per delivery")]
+    reason: Annotated[str, _says("why it moves or stays, in words")]
+
+
+AnyRecord: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | SessionRecord | RelocationRecord
 
 TABLES: Final[dict[str, type[AnyRecord]]] = {
     "load": LoadRecord,
     "deliveries": DeliveryRecord,
     "moves": MoveRecord,
     "sessions": SessionRecord,
+    "relocations": RelocationRecord,
 }
 """The tables by name; a table is a folder of that name."""
 

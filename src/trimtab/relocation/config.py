@@ -76,9 +76,9 @@ class RelocationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A publisher moves only if this share of what counts is saved (no value given): total messages or mean delay with
     GRAPE, hops per delivery with POP. Estimates from 100 publications are not finer than that."""
 
-    rest_after_move_s: float = 30.0
-    """A publisher that has moved is not traced for so long (no value given): three times the window over which delays
-    are measured, so that new evidence is of the new place."""
+    rest_s: float = 30.0
+    """After a decision a publisher is not traced for so long (no value given): three times the window over which delays
+    are measured, so that new evidence is of the new place, and little is traced where nothing changes."""
 
     # Joint placement
 

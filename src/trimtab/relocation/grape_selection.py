@@ -10,6 +10,7 @@ Deviations:
 - The paper walks the tree once for each candidate, O(N^2). Moving the publisher over one link changes the messages of
   the two brokers at its ends only, and the delay of everybody on one side by as much as the other's falls: one pass
   over the tree gives all totals.
+- The delay of a link is part of the delay to a neighbour (`own_delays.py`).
 - The publisher's own broker is a candidate too; staying must be possible.
 - A value counts as equal to the best one within a billionth, lest rounding decides; if all candidates are equal, none
   is dropped. Ties go to the lower value of the metric of priority, then to the present broker, then to fewer hops.
@@ -46,7 +47,7 @@ def mean_delays_s(tree: TraceTree, round_trips_s: Mapping[str, float]) -> list[f
     """The mean delivery delay of the session, with the publisher at each broker in turn.
 
     This is calcAvgDelay (algorithm 1) for all candidates: the way from the publisher's client to its broker (half a
-    round trip), then queues and matching at every broker on the way to each delivery.
+    round trip), then queues, matching and links at every broker on the way to each delivery.
     """
     traces, parents = tree.traces, tree.parents
     deliveries = [trace.deliveries_count for trace in traces]
@@ -60,11 +61,12 @@ def mean_delays_s(tree: TraceTree, round_trips_s: Mapping[str, float]) -> list[f
     for place, trace in enumerate(traces):
         if place:
             parent = parents[place]
-            from_root_s[place] = from_root_s[parent] + traces[parent].delay_to_s(trace.broker)
+            from_root_s[place] = from_root_s[parent] + traces[parent].delay_to_s(trace.broker) + tree.links_s[place]
         sums_s[0] += trace.deliveries_count * (from_root_s[place] + trace.delay_to_clients_s)
     for place in range(1, len(traces)):
         parent = parents[place]
-        away_s, back_s = traces[parent].delay_to_s(tree.names[place]), traces[place].delay_to_s(tree.names[parent])
+        away_s = traces[parent].delay_to_s(tree.names[place]) + tree.links_s[place]
+        back_s = traces[place].delay_to_s(tree.names[parent]) + tree.links_s[place]
         sums_s[place] = sums_s[parent] - deliveries[place] * away_s + (all_count - deliveries[place]) * back_s
     return [
         round_trips_s.get(name, 0.0) / 2 + sum_s / all_count for name, sum_s in zip(tree.names, sums_s, strict=True)

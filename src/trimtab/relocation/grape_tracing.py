@@ -68,6 +68,9 @@ class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
     client_output_delay_s: float = 0.0
     """Output queueing delay to clients."""
 
+    links_s: Annotated[dict[str, float], msgspec.Meta(max_length=10_000)] = {}
+    """How long the links to neighbours take, one way, where this broker has measured it (`own_delays.py`)."""
+
     serves_publishers: bool = True
     """Whether publishers may move here: in a PEER network only cluster-heads serve them."""
 
@@ -92,15 +95,16 @@ class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
 class SessionTrace:
     """What a broker keeps of one trace session: a name and a bit vector, and whom publications went to.
 
-    >>> trace = SessionTrace("trace/grape/B1/P/212", upstream="", now_s=0.0)
+    >>> trace = SessionTrace("trace/grape/B1/P/212", "P", upstream="", now_s=0.0)
     >>> for sequence, clients in ((212, 1), (213, 0), (215, 2)):
     ...     trace.saw(sequence, clients, ["B2"])
     >>> f"{trace.bits:04b}", trace.deliveries_count, trace.sent_counts
     ('1001', 3, {'B2': 3})
     """
 
-    def __init__(self, session: str, upstream: str, now_s: float) -> None:
+    def __init__(self, session: str, publisher: str, upstream: str, now_s: float) -> None:
         self.session = session
+        self.publisher = publisher
         self.upstream = upstream
         self.touched_s = now_s
         self.bits = 0
@@ -132,6 +136,7 @@ class Collected(msgspec.Struct, frozen=True):
 
     to: str
     session: str
+    publisher: str
     traces: tuple[BrokerTrace, ...]
     missing: tuple[str, ...]
     """Neighbours whose answers did not come."""
@@ -142,6 +147,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     to: str
     session: str
+    publisher: str
     sent_count: int
 
 
@@ -167,23 +173,32 @@ class GrapeTraces:
         self._requests: dict[str, _Request] = {}
 
     def saw(  # noqa: PLR0917 (a publication's way through a broker)
-        self, session: str, sequence: int, upstream: str, clients_count: int, neighbours: Sequence[str], now_s: float
+        self,
+        session: str,
+        publication: tuple[str, int],
+        upstream: str,
+        clients_count: int,
+        neighbours: Sequence[str],
+        now_s: float,
     ) -> list[Ask | Collected]:
         """A publication of a session came by; it may be the last one that a request waits for."""
+        publisher, sequence = publication
         trace = self._traces.get(session)
         if trace is None:
             if len(self._traces) >= self._config.traces_max_count:
                 self._drop(next(iter(self._traces)))
-            trace = self._traces[session] = SessionTrace(session, upstream, now_s)
+            trace = self._traces[session] = SessionTrace(session, publisher, upstream, now_s)
         trace.touched_s = now_s
         trace.saw(sequence, clients_count, neighbours)
         return self._go_on(session) if session in self._requests else []
 
-    def asked(self, session: str, upstream: str, sent_count: int, now_s: float) -> list[Ask | Collected]:
+    def asked(
+        self, session: str, publisher: str, upstream: str, sent_count: int, now_s: float
+    ) -> list[Ask | Collected]:
         """A session is asked for: by the neighbour it comes from, or at its end by this broker itself."""
         if session in self._requests:
             return []
-        trace = self._traces.setdefault(session, SessionTrace(session, upstream, now_s))
+        trace = self._traces.setdefault(session, SessionTrace(session, publisher, upstream, now_s))
         request = self._requests[session] = _Request(trace, sent_count, now_s)
         request.ends_s = now_s + self._config.answer_timeout_s
         return self._go_on(session)
@@ -238,7 +253,7 @@ class GrapeTraces:
                 return []
             request.waiting = dict.fromkeys(trace.sent_counts)
             if request.waiting:
-                return [Ask(name, session, trace.sent_counts[name]) for name in request.waiting]
+                return [Ask(name, session, trace.publisher, trace.sent_counts[name]) for name in request.waiting]
         return [] if request.waiting else [self._collected(session, ())]
 
     def _collected(self, session: str, missing: tuple[str, ...]) -> Collected:
@@ -246,4 +261,4 @@ class GrapeTraces:
         own = request.trace
         self._drop(session)
         here = BrokerTrace(broker="", neighbours=(), bits_hex=f"{own.bits:x}", deliveries_count=own.deliveries_count)
-        return Collected(own.upstream, session, (here, *request.answers), missing)
+        return Collected(own.upstream, session, own.publisher, (here, *request.answers), missing)

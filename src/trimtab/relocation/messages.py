@@ -33,7 +33,20 @@ class RelocationMessage(msgspec.Struct, frozen=True, tag_field="kind", kw_only=T
     """Anything that an agent says to a neighbour's."""
 
     sender: str
-    publisher: str
+    publisher: str = ""
+
+
+class Echo(RelocationMessage, frozen=True, tag="echo"):
+    """How far are you? The time is the sender's own."""
+
+    sent_s: float
+
+
+class EchoAnswer(RelocationMessage, frozen=True, tag="echo-answer"):
+    """The same time, and how long matching takes here, which the way there and back has in it."""
+
+    sent_s: float
+    matching_delay_s: float
 
 
 class TraceResult(RelocationMessage, frozen=True, tag="trace-result"):
@@ -89,7 +102,15 @@ class RoomAnswer(RelocationMessage, frozen=True, tag="room-answer"):
 
 
 AnyRelocation: TypeAlias = (
-    TraceResult | RelocationRequest | RelocationAnswer | TraceRequest | TraceAnswer | RoomRequest | RoomAnswer
+    TraceResult
+    | RelocationRequest
+    | RelocationAnswer
+    | TraceRequest
+    | TraceAnswer
+    | RoomRequest
+    | RoomAnswer
+    | Echo
+    | EchoAnswer
 )
 
 _decoder: Final[msgspec.json.Decoder[AnyRelocation]] = msgspec.json.Decoder(AnyRelocation)

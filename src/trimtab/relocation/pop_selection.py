@@ -10,12 +10,11 @@ Deviations:
 - The request also tells how many subscribers the sender counts behind the link. Averages at the receiver are per
   publication that came there; scaled to that number they are comparable with those of the sender.
 - The request adds up what the steps save, in hops per delivery: a move must be worth it.
-- Brokers that serve no publishers (edge-brokers of a PEER network) are not walked to.
+- A broker that serves no publishers (an edge-broker of a PEER network) turns the request back: the one before it is the
+  closest.
 """
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 import msgspec
 
@@ -51,11 +50,11 @@ class Arrival(msgspec.Struct, frozen=True):
     saved_hops_per_delivery: float
 
 
-def next_closest(profile: Profile, walk: Walk, broker: str, serves_publishers: Collection[str]) -> Step | Arrival:
+def next_closest(profile: Profile, walk: Walk, broker: str) -> Step | Arrival:
     """Where a request goes from a broker with this profile of the publisher.
 
     >>> profile = Profile(1.0, {"B2": 6.0, "B4": 3.0, "B5": 15.0}, 1)
-    >>> next_closest(profile, Walk(), "B1", ["B2", "B4", "B5"])
+    >>> next_closest(profile, Walk(), "B1")
     Step(to='B5', walk=Walk(sender='B1', sender_side_count=10.0, here_count=15.0, saved_hops=5.0))
     """
     own_total = profile.total_count
@@ -64,7 +63,14 @@ def next_closest(profile: Profile, walk: Walk, broker: str, serves_publishers: C
     for neighbour, count in profile.by_neighbour.items():
         there_count = count * scale
         rest_count = total_count - there_count
-        if there_count > rest_count and neighbour in serves_publishers:
+        if there_count > rest_count:
             saved_hops = walk.saved_hops + there_count - rest_count
             return Step(neighbour, Walk(broker, rest_count, there_count, saved_hops))
     return Arrival(walk.saved_hops / total_count if total_count else 0.0)
+
+
+def turned_back(walk: Walk) -> Arrival:
+    """The request came to a broker that serves no publishers: its sender is the closest one, without the last step."""
+    total_count = walk.sender_side_count + walk.here_count
+    saved_hops = walk.saved_hops - (walk.here_count - walk.sender_side_count)
+    return Arrival(saved_hops / total_count if total_count else 0.0)

@@ -45,10 +45,18 @@ class TraceTree:
             place += 1
         self.traces = [by_name[name] for name in self.names]
         self.places = {name: place for place, name in enumerate(self.names)}
+        self.links_s = [0.0, *(self._link_s(place) for place in range(1, len(self.names)))]
+        """How long the link to the parent takes, one way."""
         self.below = self._below()
         """Publications delivered at each broker or behind it, seen from the root."""
         self.beyond = self._beyond()
         """Publications delivered anywhere but there."""
+
+    def _link_s(self, place: int) -> float:
+        """Links take as long in both directions; the shorter of two measurements met less on its way."""
+        here, there = self.traces[place], self.traces[self.parents[place]]
+        known_s = [one.links_s[two.broker] for one, two in ((here, there), (there, here)) if two.broker in one.links_s]
+        return min(known_s, default=0.0)
 
     def _below(self) -> list[int]:
         below = [trace.bits for trace in self.traces]

@@ -8,8 +8,20 @@ from typing import Any, Final
 
 from trimtab.client.session import ClientSession, WindowFull
 from trimtab.language import Publication
-from trimtab.protocol.effects import Close, Deliver, Effect, InForce, Moved, NotMoved, Open, Rejected, Shut, Taken
-from trimtab.protocol.events import Connected, Disconnected, MoveTo, Wake
+from trimtab.protocol.effects import (
+    Close,
+    Deliver,
+    Effect,
+    InForce,
+    MeasureRoundTrips,
+    Moved,
+    NotMoved,
+    Open,
+    Rejected,
+    Shut,
+    Taken,
+)
+from trimtab.protocol.events import Connected, Disconnected, MoveTo, RoundTripsMeasured, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.simulation.broker_host import BrokerHost
 from trimtab.simulation.checkers import DeliveryChecker
@@ -236,10 +248,25 @@ class ClientHost:
                 self.open(broker)
             case Shut(broker=broker):
                 self._shut(broker)
+            case MeasureRoundTrips(question=question, addresses=addresses):
+                self._measure(question, list(addresses))
             case Moved():
                 self._around.moves_count += 1
                 if records is not None:
                     records.moved(self.session, at_s)
+
+    def _measure(self, question: str, brokers: list[str]) -> None:
+        """Tell the session how far brokers are, when the farthest has answered; one that is paused does not."""
+        known = self._around.brokers
+        there_and_back_s = 2 * self.latency_s
+        reached = {name: there_and_back_s for name in brokers if name in known and not known[name].is_paused}
+        answer = RoundTripsMeasured(question, reached)
+        self._clock.at(self._clock.now_s + there_and_back_s, self._measured, answer)
+
+    def _measured(self, answer: RoundTripsMeasured) -> None:
+        if not self.has_left:
+            self._carry_out_all(self.session.handle(answer, self._clock.now_s))
+            self.send()
 
     def open(self, broker: str) -> None:
         """Connect to a broker."""

@@ -158,6 +158,7 @@ class ScenarioRun:
                 scenario.padres,
                 coordination=scenario.coordination,
                 site=broker.site,
+                relocation=scenario.relocation,
             )
             self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity, agents)
         for link in scenario.link:

@@ -25,8 +25,9 @@ import msgspec
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
-from trimtab.broker.policies import Policy
+from trimtab.broker.policies import Policy, check_policy
 from trimtab.language import Filter, LanguageError, Publication
+from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.balance import BalancePart
 from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
@@ -168,11 +169,14 @@ class Scenario(_Part, frozen=True, kw_only=True):
     """Virtual time between the load records of each broker, where records are kept."""
 
     policy: Policy = "none"
-    """Who moves subscribers while the scenario runs."""
+    """Who moves subscribers and publishers while the scenario runs."""
 
     padres: PadresConfig = PadresConfig()
     coordination: CoordinatorConfig = CoordinatorConfig()
     """How the broker called coordinator leads the others, with the policy "coordinated"."""
+
+    relocation: RelocationConfig = RelocationConfig()
+    """How publishers are traced and placed, with a policy that moves them."""
 
     balance: BalancePart | None = None
     network: NetworkPart = NetworkPart()
@@ -277,8 +281,9 @@ def _take_in_network_file(data: dict[str, Any], reader: _Reader) -> None:
     if "policy" in options:
         data.setdefault("policy", options.pop("policy"))
     data["network"] = {**options, **data.get("network", {})}
-    if "padres" in network:
-        data["padres"] = {**network["padres"], **data.get("padres", {})}
+    for section in ("padres", "relocation"):
+        if section in network:
+            data[section] = {**network[section], **data.get(section, {})}
 
 
 def _with_clusters(scenario: Scenario, reader: _Reader) -> Scenario:
@@ -365,6 +370,10 @@ _MAX_COUNT: Final = 1_000_000
 
 def _check(scenario: Scenario, reader: _Reader) -> None:
     """What the types cannot say: names that must exist, filters that must parse, a network without cycles."""
+    try:
+        check_policy(scenario.policy)
+    except ValueError as error:
+        raise reader.error("policy", str(error).removeprefix("policy: ")) from None
     names: dict[str, str] = {}
     singles: list[tuple[str, Sequence[BrokerPart | PublisherPart | SubscriberPart]]] = [
         ("broker", scenario.broker),

@@ -69,6 +69,10 @@ class FakeHost:
         """By name."""
         return f"{broker}:1"
 
+    def objection_to_coming(self, publisher: str) -> str:
+        """Nobody objects."""
+        return ""
+
     def meter_window_s(self) -> float:
         """Half a minute."""
         return 30.0
