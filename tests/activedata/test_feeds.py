@@ -18,7 +18,7 @@ from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.spark_views import SparkViews
 from trimtab.cli.main import app
-from trimtab.cli.overlay_feeds import OverlayFeeds
+from trimtab.cli.overlay import Overlay
 from trimtab.network.local_network import free_ports
 
 TRIMTAB = (sys.executable, "-m", "trimtab", "active")
@@ -123,7 +123,7 @@ def test_what_was_acknowledged_survives_a_killed_process_and_comes_once(spark: S
 
 
 def test_publications_of_a_broker_network_become_records(spark: SparkViews, tmp_path: Path) -> None:
-    with Network.of(["B1"]) as network, ActiveData(tmp_path, spark, OverlayFeeds()) as active:
+    with Network.of(["B1"]) as network, ActiveData(tmp_path, spark, Overlay()) as active:
         broker = network.address("B1")
         active.run(REPORTS + f'CREATE FEED net INTO Reports FROM OVERLAY "class = \'REPORT\'" AT "{broker}"')
         active.run("START FEED net")

@@ -16,7 +16,7 @@ from tests.activedata.test_feeds import TRIMTAB, trimtab, wait_for_count
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData
 from trimtab.activedata.spark_views import SparkViews
-from trimtab.cli.overlay_feeds import OverlayFeeds
+from trimtab.cli.overlay import Overlay
 from trimtab.network.local_network import free_ports
 
 THERE = "class = 'REPORT' AND n IS NOT NULL AND reportId IS NOT NULL AND event IS NOT NULL AND x IS NOT NULL"
@@ -88,11 +88,11 @@ def test_nothing_is_lost_or_doubled_when_the_process_is_killed(spark: SparkViews
                 process.wait()
                 killed_at = len(said)
                 time.sleep(0.5)
-                with ActiveData(data, spark, OverlayFeeds()) as active:
+                with ActiveData(data, spark, Overlay()) as active:
                     stored = {row["reportId"] for row in active.run("SELECT reportId FROM Reports")[0].rows}
                     assert f"r{killed_at}" not in stored
                     wait_for_count(active, "reports", len(stored) + 200)
-        with ActiveData(data, spark, OverlayFeeds()) as active:
+        with ActiveData(data, spark, Overlay()) as active:
             wait_until_taken(active, said[-1])
             rows = active.run("SELECT reportId FROM Reports ORDER BY _sequence")[0].rows
             first = int(rows[0]["reportId"][1:])
@@ -110,7 +110,7 @@ def test_nothing_is_lost_or_doubled_when_the_process_is_killed(spark: SparkViews
 def test_a_broker_that_was_started_again_is_told_anew_and_the_gap_is_written_down(
     spark: SparkViews, tmp_path: Path
 ) -> None:
-    with Network.of(["B1"]) as network, ActiveData(tmp_path / "data", spark, OverlayFeeds()) as active:
+    with Network.of(["B1"]) as network, ActiveData(tmp_path / "data", spark, Overlay()) as active:
         active.run(FEEDS.format(network.address("B1")))
         with publishing(network.address("B1")) as said:
             wait_for_count(active, "reports", 20)

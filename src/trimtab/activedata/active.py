@@ -25,6 +25,7 @@ from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementE
 from trimtab.activedata.feeds import FeedAnswer, Feeds
 from trimtab.activedata.fields import Scalar, ValueMistake
 from trimtab.activedata.overlay_feed import OverlayAdapter
+from trimtab.activedata.publishing import Publishing, announcement
 from trimtab.activedata.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.results import Result, Results
 from trimtab.activedata.spark import SparkSettings
@@ -101,6 +102,8 @@ class ActiveData:
         self.engine.start()
         self.feeds = Feeds(self.catalog, self.datasets, self.dead_letters, self.engine.wake, overlay)
         self.feeds.start()
+        self.publishing = Publishing(self.catalog, self.results_store, self.dead_letters, overlay)
+        self.publishing.start()
 
     def __enter__(self) -> ActiveData:
         return self
@@ -114,6 +117,7 @@ class ActiveData:
         """Stop feeds and channels, and Spark."""
         self.feeds.stop()
         self.engine.stop()
+        self.publishing.stop()
         if self._owns_spark:
             self.views.stop()
         self.catalog.close()
@@ -149,9 +153,9 @@ class ActiveData:
                 return Answer(f"feed {name} {'started' if running else 'stopped'}")
             case CreateChannel() as each:
                 return self._create_channel(each, text, placed.start)
-            case CreateBroker(name=name, address=address):
-                self.catalog.add_broker(name, address)
-                return Answer(f"broker {name} at {address}")
+            case CreateBroker(name=name, address=address, publishes=publishes):
+                (self.publishing.create if publishes else self.add_broker)(name, address)
+                return Answer(f"{'publishing ' if publishes else ''}broker {name} at {address}")
             case Subscribe() as each:
                 return self._subscribe(each, text)
             case Unsubscribe(subscription=number, broker=broker):
@@ -253,6 +257,7 @@ class ActiveData:
                 self.views.hide(entry.name)
                 self.datasets.pop(entry.name.lower())
             case "BROKER":
+                self.publishing.end(entry.id)
                 for subscription in self.catalog.subscriptions(broker_id=entry.id):
                     self.unsubscribe(subscription.id, entry.name)
         self.catalog.drop(each.kind, entry.id)
@@ -329,7 +334,14 @@ class ActiveData:
             lines = b"\n".join(msgspec.json.encode(each) for each in lines)
         return self.feeds.take_lines(self.catalog.feed(name), lines, "http", 0)
 
-    # Subscriptions
+    # Brokers and subscriptions
+
+    def add_broker(self, name: str, address: str) -> BrokerEntry:
+        """Register a broker that fetches results, or change its address."""
+        known = next((each for each in self.catalog.brokers() if each.name.lower() == name.lower()), None)
+        if known is not None and self.publishing.publishes(known):
+            raise ValueMistake(f"{known.name} is a publishing broker; another one needs another name")
+        return self.catalog.add_broker(name, address)
 
     def _subscribe(self, each: Subscribe, text: str) -> Answer:
         channel = self.catalog.channel(each.channel)
@@ -349,6 +361,8 @@ class ActiveData:
         """Subscribe a broker to a channel with many sets of arguments; all of them or, if one is wrong, none."""
         entry = self.catalog.channel(channel)
         checked = [check_arguments(entry, each) for each in arguments]
+        if self.publishing.publishes(self.catalog.broker(broker)):
+            announcement(entry)
         running = self.engine.channels[entry.name.lower()]
         dataset = self.datasets[running.query.driver.lower()]
         with dataset.lock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -19,6 +19,9 @@ from trimtab.activedata.catalog_entries import FeedEntry
 from trimtab.activedata.datasets import Row, StoredDataset
 from trimtab.activedata.dead_letters import DeadLetter, DeadLetters
 from trimtab.activedata.fields import ValueMistake
+
+if TYPE_CHECKING:
+    from trimtab.activedata.publishing import PublishingBroker
 
 
 class OverlayPublication(msgspec.Struct, frozen=True):
@@ -36,8 +39,14 @@ class OverlayAdapter(Protocol):
     def check(self, filter_text: str, broker: str) -> None:
         """Raise ValueMistake if the filter or the address cannot be understood."""
 
+    def check_address(self, broker: str) -> None:
+        """Raise ValueMistake if an address cannot be understood."""
+
     def follow(self, filter_text: str, broker: str, feed: OverlayFeed, stop: threading.Event) -> None:
         """Give a feed what matches until `stop` is set, going on after what its earlier life has stored."""
+
+    def publish(self, broker: str, source: PublishingBroker, stop: threading.Event) -> None:
+        """Publish results until `stop` is set, and tell which were accepted."""
 
 
 class OverlayFeed:

@@ -142,16 +142,21 @@ class Results:
 
     def fetch(self, subscription: int, after: int, limit: int) -> list[Result]:
         """Results of a subscription above a position, oldest first, at most `limit`."""
+        return self.fetch_many([subscription], after, limit)
+
+    def fetch_many(self, subscriptions: list[int], after: int, limit: int) -> list[Result]:
+        """Results of subscriptions above a position, oldest first, at most `limit`."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         limit = max(1, min(limit, FETCH_MAX_COUNT))
         with self.news:
-            if self._newest.get(subscription, 0) <= after:
-                return []
+            asked = [each for each in subscriptions if self._newest.get(each, 0) > after]
             in_memory = after >= self._recent_after
             recent = list(self._recent) if in_memory else []
-        wanted = (pc.field("subscription") == subscription) & (pc.field("position") > after)
+        if not asked:
+            return []
+        wanted = pc.field("subscription").isin(asked) & (pc.field("position") > after)
         if in_memory:
             parts = [each for each in recent if each["position"][-1].as_py() > after]
             table = pa.concat_tables(parts).filter(wanted).slice(0, limit)

@@ -119,7 +119,7 @@ class Service:
     def _declare(self, request: _Request) -> object:
         """A broker registers and declares its whole set: what is new begins, what is missing ends, the rest stays."""
         declared = _body(request, BrokerDeclaration)
-        broker = self.active.catalog.add_broker(request.parts[1], declared.address)
+        broker = self.active.add_broker(request.parts[1], declared.address)
         self.active.catalog.broker_seen(broker.id, time.time())
         answers = [self._made_or_refused(each, broker.name) for each in declared.subscriptions]
         kept = {each["id"] for each in answers if "id" in each}

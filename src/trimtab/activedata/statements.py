@@ -83,11 +83,13 @@ class CreateChannel(msgspec.Struct, frozen=True):
 
 
 class CreateBroker(msgspec.Struct, frozen=True):
-    """`CREATE BROKER name AT 'address'`."""
+    """`CREATE [PUBLISHING] BROKER name AT 'address'`: its results are fetched, or published at the address."""
 
     name: str
     address: str
     if_not_exists: bool = False
+    publishes: bool = False
+    position: int = 0
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -220,12 +222,15 @@ def _create(reader: TokenReader) -> Statement:
         return _feed(reader)
     if reader.at("CONTINUOUS") or reader.at("REPETITIVE") or reader.at("CHANNEL"):
         return _channel(reader)
-    if reader.skip("BROKER"):
+    if reader.at("PUBLISHING") or reader.at("BROKER"):
+        publishes = reader.skip("PUBLISHING")
+        reader.need("BROKER")
         if_not_exists = reader.skip("IF", "NOT", "EXISTS")
         name = _own_name(reader, "the broker's name").text
         reader.need("AT")
-        return CreateBroker(name, reader.need_string("the broker's address"), if_not_exists)
-    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS] CHANNEL or BROKER")
+        at = reader.next.start
+        return CreateBroker(name, reader.need_string("the broker's address"), if_not_exists, publishes, at)
+    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS] CHANNEL or [PUBLISHING] BROKER")
 
 
 def _own_name(reader: TokenReader, what: str) -> Token:

@@ -11,6 +11,7 @@ from trimtab.activedata.statements import DirectorySource, HttpSource, OverlaySo
 
 if TYPE_CHECKING:
     from trimtab.activedata.active import ActiveData
+    from trimtab.activedata.catalog_entries import BrokerEntry
 
 
 class DatasetStatus(msgspec.Struct, frozen=True):
@@ -58,6 +59,9 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     address: str
     subscriptions_count: int
     silent_s: float | None
+    published_count: int | None = None
+    """Of a publishing broker: results that were published since the process started."""
+    error: str | None = None
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -96,15 +100,19 @@ def status(active: ActiveData) -> Status:
             for each in active.catalog.feeds()
         ],
         channels=[_channel(active, name) for name in list(active.engine.channels)],
-        brokers=[
-            BrokerStatus(
-                each.name,
-                each.address,
-                len(active.catalog.subscriptions(broker_id=each.id)),
-                None if each.seen_s is None else round(time.time() - each.seen_s, 1),
-            )
-            for each in active.catalog.brokers()
-        ],
+        brokers=[_broker(active, each) for each in active.catalog.brokers()],
+    )
+
+
+def _broker(active: ActiveData, entry: BrokerEntry) -> BrokerStatus:
+    publishing = active.publishing.of(entry.id)
+    return BrokerStatus(
+        entry.name,
+        entry.address,
+        len(active.catalog.subscriptions(broker_id=entry.id)),
+        None if entry.seen_s is None else round(time.time() - entry.seen_s, 1),
+        None if publishing is None else publishing.published_count,
+        None if publishing is None else publishing.error,
     )
 
 

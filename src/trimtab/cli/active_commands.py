@@ -64,7 +64,7 @@ def start(
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.activedata.service import Service
     from trimtab.activedata.spark import LOCAL_MASTER, SparkSettings
-    from trimtab.cli.overlay_feeds import OverlayFeeds
+    from trimtab.cli.overlay import Overlay
 
     host, port = _host_and_port(listen)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
@@ -74,7 +74,7 @@ def start(
     settings = SparkSettings(master=spark or LOCAL_MASTER, memory_mb=memory_mb, quick_start=quick_start)
     try:
         with _busy("starting Spark"):
-            active = ActiveData(directory, settings, OverlayFeeds())
+            active = ActiveData(directory, settings, Overlay())
     except (ActiveDataError, OSError) as error:
         typer.echo(printable(str(error)), err=True)
         raise typer.Exit(1) from None

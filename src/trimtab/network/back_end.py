@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from trimtab.protocol.channels import ChannelResult
+from trimtab.protocol.channels import ChannelResult, flat_values
 from trimtab.protocol.effects import BackEndRequest, CloseStream, FetchResults, OpenStream
 from trimtab.protocol.events import (
     BackEndEvent,
@@ -29,7 +29,6 @@ from trimtab.protocol.events import (
     StreamOpened,
     StreamRefused,
 )
-from trimtab.protocol.messages import WireValue
 
 NEWS_WITHIN_S: Final = 20.0
 """A question for news is answered by then, with none if there are none."""
@@ -105,6 +104,8 @@ class BackEndLine:
         subscriptions = [{"channel": each.channel, "arguments": each.arguments} for each in wanted]
         with _Line(self._host, self._port) as line:
             said = await _to_thread(line.request, "PUT", self._path(), {"subscriptions": subscriptions})
+        if "error" in said:
+            raise http.client.HTTPException(str(said["error"]))
         log.info("%s: the back end is reached", self._broker)
         self.is_reached = True
         for each, answer in zip(wanted, said["subscriptions"], strict=True):
@@ -196,18 +197,3 @@ async def _to_thread(call: Callable[..., dict[str, Any]], *arguments: object) ->
 
 def _result(said: dict[str, Any]) -> ChannelResult:
     return ChannelResult(int(said["position"]), flat_values(said["values"]), float(said["executed_s"]))
-
-
-def flat_values(values: dict[str, Any]) -> dict[str, WireValue]:
-    """The fields of a result as values of the language: what has no value is left out, what is nested becomes JSON.
-
-    >>> flat_values({"type": "flood", "place": {"x": 1}, "level": None, "near": True})
-    {'type': 'flood', 'place': '{"x":1}', 'near': True}
-    """
-    flat: dict[str, WireValue] = {}
-    for name, value in values.items():
-        if isinstance(value, str | bool | int | float):
-            flat[name] = value
-        elif value is not None:
-            flat[name] = msgspec.json.encode(value).decode()
-    return flat

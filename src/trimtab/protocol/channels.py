@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -85,3 +85,18 @@ def is_stream(publisher: str) -> bool:
     (True, False)
     """
     return publisher.startswith(STREAM_MARK)
+
+
+def flat_values(values: dict[str, Any]) -> dict[str, WireValue]:
+    """The fields of a result as values of the language: what has no value is left out, what is nested becomes JSON.
+
+    >>> flat_values({"type": "flood", "place": {"x": 1}, "level": None, "near": True})
+    {'type': 'flood', 'place': '{"x":1}', 'near': True}
+    """
+    flat: dict[str, WireValue] = {}
+    for name, value in values.items():
+        if isinstance(value, str | bool | int | float):
+            flat[name] = value
+        elif value is not None:
+            flat[name] = msgspec.json.encode(value).decode()
+    return flat
