@@ -14,6 +14,7 @@ from trimtab.load.agents import (
     Action,
     AgentEvent,
     Announce,
+    ClientAdvertised,
     ClientCame,
     ClientLeft,
     ClientStayed,
@@ -23,6 +24,7 @@ from trimtab.load.agents import (
     Listen,
     MoveClient,
     NeighboursChanged,
+    PublisherTurned,
     RelocatePublisher,
     Tell,
     Unlisten,
@@ -53,7 +55,7 @@ class Talker:
         return [Announce(ALL), Listen("talk", ALL)]
 
     def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
-        if not isinstance(event, NeighboursChanged | ClientSubscribed):
+        if not isinstance(event, NeighboursChanged | ClientSubscribed | ClientAdvertised):
             self.events.append(event)
         if isinstance(event, Woken):
             self.wake_s, (todo, self.todo) = None, (self.todo, [])
@@ -225,18 +227,28 @@ def test_only_a_client_that_advertises_and_is_not_on_its_way_is_relocated() -> N
     assert chain.clients["p"].broker == "B2"
 
 
-def test_a_client_that_cannot_move_says_so() -> None:
+def test_a_publisher_moves_where_an_agent_wants_it_and_all_agents_on_the_path_are_told() -> None:
     chain = Chain()
     publisher = chain.client("p", "B1")
     publisher.advertise(STOCKS, 0.0)
+    chain.client("s", "B2").subscribe(STOCKS, 0.0)
     chain.rest()
     publisher.publish({"class": "STOCK"}, 0.0)
-    chain.do("B1", MoveClient("p", "B3", "session-1"), MoveClient("nobody", "B3", "session-1"))
-    reasons = {event.client: event.reason for event in chain.talkers["B1"].events if isinstance(event, ClientStayed)}
-    assert reasons == {
-        "p": "a client that publishes does not move",
-        "nobody": "it is not a client of this broker",
-    }
+    chain.do("B1", RelocatePublisher("p", "B3", "session-1"), RelocatePublisher("nobody", "B3", "session-1"))
+    assert publisher.broker == "B3"
+    assert "p" not in chain.brokers["B1"].peers
+    publisher.publish({"class": "STOCK"}, 1.0)
+    chain.rest(1.0)
+    assert [each.sequence for each in chain.effects["s"] if isinstance(each, Deliver)] == [1, 2]
+    turned = PublisherTurned("p", "session-1")
+    assert chain.talkers["B1"].events == [
+        Woken(),
+        ClientStayed("nobody", "session-1", "it is not a client of this broker"),
+        turned,
+        ClientLeft("p", "session-1"),
+    ]
+    assert chain.talkers["B2"].events == [turned]
+    assert chain.talkers["B3"].events == [ClientCame("p", "session-1"), turned]
 
 
 def test_a_move_to_a_broker_that_cannot_be_reached_is_undone_and_the_agent_told() -> None:

@@ -27,14 +27,14 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
+from trimtab.broker.moves import Moves
 from trimtab.broker.peers import Counters, Peer, Watch
 from trimtab.broker.routing import Entry, RoutingTables, Say
 from trimtab.load.agents import (
     Agent,
+    AgentEvent,
     AgentReport,
     ClientAdvertised,
-    ClientCame,
-    ClientLeft,
     ClientStayed,
     ClientSubscribed,
     NeighboursChanged,
@@ -64,7 +64,9 @@ from trimtab.protocol.messages import (
     Accepted,
     Advertise,
     AnyMessage,
+    Cancel,
     ChannelConfirmed,
+    Complete,
     Confirmed,
     ControlPublish,
     End,
@@ -108,9 +110,7 @@ class Broker:
         )
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
-        self.moved_in_count = 0
-        self.moved_out_count = 0
-        """Clients that came from another broker, and that went to one."""
+        self.moves = Moves(self)
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._unsynced: dict[str, None] = dict.fromkeys(config.neighbours)
@@ -356,6 +356,8 @@ class Broker:
             return self._publication(name, data, now_s)
         if peer is not None:
             return self._control(name, data, now_s)
+        if isinstance(data, Complete) and data.is_lost:
+            self.moves.complete(name, data, now_s)  # it stands behind what a neighbour said that is gone
         return []
 
     def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
@@ -395,7 +397,7 @@ class Broker:
         self._maybe_sendable[peer.name] = None
         if message.publisher != peer.name:
             about = f"{message.publisher}:{message.sequence}"
-            self._refuse(peer, about, f"a publication of {peer.name} carries this name and no other", now_s)
+            self.refuse(peer, about, f"a publication of {peer.name} carries this name and no other", now_s)
             return False
         if message.sequence <= peer.last_sequence:
             peer.accepted_owed = True
@@ -405,7 +407,7 @@ class Broker:
         if peer.announcements is not None and peer.announcements.announce(message.values):
             return True
         about = f"{message.publisher}:{message.sequence}"
-        self._refuse(peer, about, "no advertisement of this client announces the publication", now_s)
+        self.refuse(peer, about, "no advertisement of this client announces the publication", now_s)
         return False
 
     # ---- queues that are full ----
@@ -460,7 +462,7 @@ class Broker:
     def _control_publication(self, source: Peer, message: ControlPublish, now_s: float) -> None:
         """Pass on what an agent says, to agents here and to brokers behind which there are others; never to clients."""
         if source.role == "client":
-            self._refuse(source, f"{message.publisher}:{message.sequence}", "only brokers send control messages", now_s)
+            self.refuse(source, f"{message.publisher}:{message.sequence}", "only brokers send control messages", now_s)
             return
         onward = msgspec.structs.replace(message, hops=message.hops + 1)
         for hop in self.tables.hops_for(message.values):
@@ -481,21 +483,20 @@ class Broker:
             case Advertise():
                 self._advertise(peer, message, now_s)
             case Subscribe():
-                self._subscribe(peer, message, now_s)
+                self.subscribe(peer, message, now_s)
             case Unadvertise(id=id):
                 if self._owns(peer, self.tables.advertisements.get(id), id, now_s):
                     peer.advertisements.pop(id, None)
                     if peer.announcements is not None:
                         peer.announcements.discard(id)
-                    self._advertisement_confirmations.forget(id)
-                    self._say(self.tables.remove_advertisement(id), now_s)
+                    self.end_advertisement(id, now_s)
             case SubscribeChannel():
                 return self._subscribe_channel(peer, message, now_s)
             case Unsubscribe(id=id):
                 if self.channels is not None and self.channels.unsubscribe(name, id, now_s):
                     return []
                 if self._owns(peer, self.tables.subscriptions.get(id), id, now_s):
-                    self._end_subscription(peer, id, now_s)
+                    self.end_subscription(peer, id, now_s)
             case Confirmed(id=id):
                 self._confirm_advertisements(self._advertisement_confirmations.confirm(name, id), now_s)
                 self._confirm_subscriptions(self._subscription_confirmations.confirm(name, id), now_s)
@@ -509,17 +510,21 @@ class Broker:
             case Gone(names=names):
                 self._gone(peer, names, now_s)
             case MoveIn():
-                self._move_in(peer, message, now_s)
+                self.moves.move_in(peer, message, now_s)
             case Handover():
-                self._handover(message, now_s)
+                self.moves.handover(peer, message, now_s)
+            case Complete():
+                self.moves.complete(name, message, now_s)
+            case Cancel():
+                self.moves.cancel(message, now_s)
             case Stay(move=move):
-                self._stay(peer, move, now_s)
+                self.moves.stay(peer, move, now_s)
             case Refused(about=cause, reason=reason):
-                if self._agents is not None and peer.role == "client":
-                    self._agents.move_ended(ClientStayed(name, cause, reason), name, now_s)
+                if peer.role == "client":
+                    self.tell_agents_of_move(ClientStayed(name, cause, reason), name, now_s)
             case Measured(round_trips_s=round_trips_s, cause=cause):
-                if self._agents is not None and peer.role == "client":
-                    self._agents.tell_all(RoundTripsTold(name, round_trips_s, cause), now_s)
+                if peer.role == "client":
+                    self.tell_agents(RoundTripsTold(name, round_trips_s, cause), now_s)
             case (
                 Publish()
                 | End()
@@ -544,16 +549,17 @@ class Broker:
             peer.announcements.add(message.id, message.filter)
             if self._agents is not None:
                 self._agents.tell_all(ClientAdvertised(peer.name), now_s)
-        self._say(self.tables.add_advertisement(Entry(message.id, message.filter, peer.name)), now_s)
+        self.say(self.tables.add_advertisement(Entry(message.id, message.filter, peer.name)), now_s)
         if self._advertisement_confirmations.begin(message.id):
             self._confirm_advertisements([message.id], now_s)
 
-    def _subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
+    def subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
+        """A neighbour, client or agent subscribes."""
         if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
             return
         if peer.role == "client":
             peer.subscriptions[message.id] = None
-        self._say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
+        self.say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
         if self._subscription_confirmations.begin(message.id):
             self._confirm_subscriptions([message.id], now_s)
         if self._agents is not None and peer.role == "client":
@@ -562,91 +568,45 @@ class Broker:
     def _subscribe_channel(self, peer: Peer, message: SubscribeChannel, now_s: float) -> list[Effect]:
         if self.channels is None or peer.role != "client":
             reason = "this broker has no back end" if self.channels is None else "only clients subscribe to channels"
-            self._refuse(peer, message.id, reason, now_s)
+            self.refuse(peer, message.id, reason, now_s)
             return []
         if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
             return []
         return [*self.channels.subscribe(peer.name, message, now_s)]
 
-    # ---- a subscriber moves ----
-
-    def _move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
-        """Subscribe for a client that still hears from its old broker, and send a marker there behind that."""
-        towards = self.towards(message.old_broker)
-        known = [moved.new_id for moved in message.subscriptions if moved.new_id in self.tables.subscriptions]
-        reason = ""
-        if peer.role != "client":
-            reason = "only clients move"
-        elif towards is None:
-            reason = f"no way leads to {message.old_broker}"
-        elif known:
-            reason = f"the id {known[0]} is already in use"
-        elif len(message.subscriptions) > self.config.filters_per_client_max_count:
-            reason = f"a client may have at most {self.config.filters_per_client_max_count:,} filters here"
-        if reason or towards is None:
-            self._refuse(peer, message.move, reason, now_s)
-            return
-        for moved in message.subscriptions:
-            self._subscribe(peer, Subscribe(id=moved.new_id, filter=moved.filter, cause=message.move), now_s)
-        marker = Handover(
-            move=message.move,
-            client=peer.name,
-            old_broker=message.old_broker,
-            old_ids=tuple(moved.old_id for moved in message.subscriptions),
-            cause=message.cause,
-        )
-        self.send(towards, marker, now_s)
-        self.moved_in_count += 1
-        if self._agents is not None:
-            self._agents.move_ended(ClientCame(peer.name, message.cause), peer.name, now_s)
-
-    def _handover(self, message: Handover, now_s: float) -> None:
-        """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it."""
-        if message.old_broker != self.name:
-            towards = self.towards(message.old_broker)
-            if towards is not None:
-                self.send(towards, message, now_s)
-            return
-        client = self.peers.get(message.client)
-        if client is None or client.role != "client":
-            return  # it has left the network
-        if client.undone_moves.pop(message.move, 0) is None:
-            return
-        self.send(message.client, End(move=message.move, cause=message.cause), now_s)
-        client.moved = message.move
-        self.moved_out_count += 1
-        for id in message.old_ids:
-            entry = self.tables.subscriptions.get(id)
-            if entry is not None and entry.hop == client.name:
-                self._end_subscription(client, id, now_s)
-        if self._agents is not None:
-            self._agents.move_ended(ClientLeft(client.name, message.cause), client.name, now_s)
-
-    def _stay(self, peer: Peer, move: str, now_s: float) -> None:
-        """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
-        if peer.role == "client" and peer.moved != move:
-            peer.undone_moves[move] = None
-            self.send(peer.name, Stayed(move=move, cause=move), now_s)
-
     def towards(self, broker: str) -> str | None:
         """The neighbour through which a broker is reached."""
         return next((peer.name for peer in self.peers.values() if broker in peer.behind), None)
 
-    def _end_subscription(self, peer: Peer, id: str, now_s: float) -> None:
+    def end_advertisement(self, id: str, now_s: float) -> None:
+        """An advertisement ends."""
+        self._advertisement_confirmations.forget(id)
+        self.say(self.tables.remove_advertisement(id), now_s)
+
+    def advertisement_turned(self, entry: Entry, came_from: str, now_s: float) -> None:
+        """An advertisement in force comes from another side: it is in force behind the old one, and not told there."""
+        confirmations = self._advertisement_confirmations
+        if came_from in self.tables.neighbours:
+            self._confirm_advertisements(confirmations.confirm(came_from, entry.id), now_s)
+        if entry.hop in self.tables.neighbours:
+            self._confirm_advertisements(confirmations.withdrawn(entry.hop, entry.id), now_s)
+
+    def end_subscription(self, peer: Peer, id: str, now_s: float) -> None:
+        """A subscription ends."""
         peer.subscriptions.pop(id, None)
         self._subscription_confirmations.forget(id)
-        self._say(self.tables.remove_subscription(id), now_s)
+        self.say(self.tables.remove_subscription(id), now_s)
 
     def _may_add(self, peer: Peer, id: str, known: bool, now_s: float) -> bool:
         if known:
-            self._refuse(peer, id, f"the id {id} is already in use", now_s)
+            self.refuse(peer, id, f"the id {id} is already in use", now_s)
             return False
         if peer.role == "client":
             count = len(peer.advertisements) + len(peer.subscriptions)
             if self.channels is not None:
                 count += self.channels.count_of(peer.name)
             if count >= self.config.filters_per_client_max_count:
-                self._refuse(
+                self.refuse(
                     peer, id, f"a client may have at most {self.config.filters_per_client_max_count:,} filters", now_s
                 )
                 return False
@@ -656,7 +616,7 @@ class Broker:
         if entry is not None and entry.hop == peer.name:
             return True
         if peer.role == "client":
-            self._refuse(peer, id, f"{id} is not an id of this client", now_s)
+            self.refuse(peer, id, f"{id} is not an id of this client", now_s)
         return False
 
     def _confirm_advertisements(self, ids: Iterable[str], now_s: float) -> None:
@@ -691,7 +651,7 @@ class Broker:
     def _awaited_besides(self, neighbour: str) -> bool:
         return any(name != neighbour for name in self._unsynced)
 
-    def _say(self, said: Iterable[Say], now_s: float) -> None:
+    def say(self, said: Iterable[Say], now_s: float) -> None:
         """Send what the routing tables say; what ends at a neighbour may settle what waited for it there."""
         for each in said:
             self.send(each.to, each.message, now_s)
@@ -710,7 +670,8 @@ class Broker:
             peer.link.enqueue(message, now_s)
             self.counters.control_out_count += is_control(message)
 
-    def _refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
+    def refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
+        """Tell a peer that its request is not carried out, and why."""
         self.counters.refused_count += 1
         self.send(peer.name, Refused(about=about, reason=reason), now_s)
 
@@ -739,7 +700,7 @@ class Broker:
                 if known is not peer:
                     others.update(known.behind)
             self.send(name, Members(names=tuple(others), addresses=tuple(others.values())), now_s)
-            self._say(self.tables.add_neighbour(name), now_s)
+            self.say(self.tables.add_neighbour(name), now_s)
             self._tell_other_brokers(peer, Members(names=(name,), addresses=("",)), now_s)
             self._unsynced[name] = None
             self._sync_told.pop(name, None)
@@ -748,8 +709,21 @@ class Broker:
         return []
 
     def _tell_agents_of_brokers(self, now_s: float) -> None:
+        self.tell_agents(NeighboursChanged(), now_s)
+
+    def tell_agents(self, event: AgentEvent, now_s: float) -> None:
+        """Something has happened that the agents may want to know."""
         if self._agents is not None:
-            self._agents.tell_all(NeighboursChanged(), now_s)
+            self._agents.tell_all(event, now_s)
+
+    def tell_agents_of_move(self, event: AgentEvent, client: str, now_s: float) -> None:
+        """A client has come, left, or stayed; it may be asked to move again."""
+        if self._agents is not None:
+            self._agents.move_ended(event, client, now_s)
+
+    def objection_to_publisher(self, publisher: str) -> str:
+        """Why a publisher is not to be served by this broker, empty if it may come."""
+        return "" if self._agents is None else self._agents.objection_to_coming(publisher)
 
     def _queue_max_count(self, role: Role) -> int:
         return self.config.client_queue_max_count if role == "client" else self.config.broker_queue_high_count
@@ -815,15 +789,18 @@ class Broker:
         for id in [entry.id for entry in self.tables.advertisements.values() if entry.hop == name]:
             self._advertisement_confirmations.forget(id)
         if peer.role == "client":
-            self._say(self.tables.remove_all_from(name), now_s)
+            self.say(self.tables.remove_all_from(name), now_s)
             if self.channels is not None:
                 self.channels.client_gone(name, now_s)
+            self.moves.client_gone(name, now_s)
             if self._agents is not None:
                 self._agents.client_gone(name, now_s)
             return
-        self._say(self.tables.remove_neighbour(name), now_s)
+        self.say(self.tables.remove_neighbour(name), now_s)
         self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
         self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(name), now_s)
+        lost = [(name, marker) for marker in self.moves.neighbour_gone(name)]
+        (self._held_in if self._congested and self._must_wait(name) else self._data_in).extend(lost)
         self._tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
         self._unsynced.pop(name, None)
         self._sync_told.pop(name, None)

@@ -12,12 +12,19 @@ Deviations: advertisements may be covered too (an advertisement covers another i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 
+from trimtab.broker.forwarding import (
+    AdvertisementSet,
+    CoveredAdvertisements,
+    CoveredSubscriptions,
+    Everything,
+    ForwardingSet,
+)
 from trimtab.language import Filter, Value
-from trimtab.matching import CoveringChange, CoveringSet, Matcher
+from trimtab.matching import CoveringChange, Matcher
 from trimtab.protocol.messages import Advertise, AnyMessage, Subscribe, Unadvertise, Unsubscribe
 
 
@@ -36,120 +43,6 @@ class Say(msgspec.Struct, frozen=True):
     message: AnyMessage
 
 
-class ForwardingSet(Protocol):
-    """What one neighbour should know of, reduced to what it must be told."""
-
-    def add(self, key: Hashable, filter: Filter) -> CoveringChange: ...
-
-    def remove(self, key: Hashable) -> CoveringChange: ...
-
-    def __contains__(self, key: object) -> bool: ...
-
-    def representative(self, key: str) -> str:
-        """The key that stands for this one at the neighbour: itself or one that covers it and was told."""
-        ...
-
-    def told(self) -> list[str]:
-        """The keys that the neighbour was told."""
-        ...
-
-
-class Everything:
-    """A forwarding set without covering: the neighbour is told everything."""
-
-    def __init__(self) -> None:
-        self._filters: dict[Hashable, Filter] = {}
-
-    def add(self, key: Hashable, filter: Filter) -> CoveringChange:
-        """Note and tell."""
-        self._filters[key] = filter
-        return CoveringChange(entered=(key,))
-
-    def remove(self, key: Hashable) -> CoveringChange:
-        """Forget and tell."""
-        del self._filters[key]
-        return CoveringChange(left=(key,))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._filters
-
-    def representative(self, key: str) -> str:
-        """Each key stands for itself."""
-        return key
-
-    def told(self) -> list[str]:
-        """All keys."""
-        return [str(key) for key in self._filters]
-
-
-class CoveredSubscriptions(CoveringSet):
-    """A forwarding set of subscriptions with covering."""
-
-    def representative(self, key: str) -> str:
-        """Follow the witnesses up to one that was told."""
-        while (witness := self.covered_by(key)) is not None:
-            key = str(witness)
-        return key
-
-    def told(self) -> list[str]:
-        """The covering set."""
-        return [str(key) for key in self.covering()]
-
-
-class CoveredAdvertisements:
-    """A forwarding set of advertisements with covering; advertisements are few, so each is compared with all told."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, Filter] = {}
-        self._covered: dict[str, tuple[Filter, str]] = {}
-
-    def add(self, key: Hashable, filter: Filter) -> CoveringChange:
-        """Note; tell unless an advertisement that was told announces as much."""
-        name = str(key)
-        for other, told in self._told.items():
-            if announces_all(told, filter):
-                self._covered[name] = (filter, other)
-                return CoveringChange()
-        self._told[name] = filter
-        return CoveringChange(entered=(name,))
-
-    def remove(self, key: Hashable) -> CoveringChange:
-        """Forget; what only this one covered is told."""
-        name = str(key)
-        if self._covered.pop(name, None) is not None:
-            return CoveringChange()
-        del self._told[name]
-        orphans = [(other, filter) for other, (filter, witness) in self._covered.items() if witness == name]
-        entered: list[Hashable] = []
-        for other, filter in orphans:
-            del self._covered[other]
-            entered.extend(self.add(other, filter).entered)
-        return CoveringChange(entered=tuple(entered), left=(name,))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._told or key in self._covered
-
-    def representative(self, key: str) -> str:
-        """The advertisement itself or the one that covers it."""
-        return self._covered[key][1] if key in self._covered else key
-
-    def told(self) -> list[str]:
-        """The advertisements that were told."""
-        return list(self._told)
-
-
-def announces_all(outer: Filter, inner: Filter) -> bool:
-    """Whether the outer advertisement allows every publication that the inner one allows.
-
-    >>> announces_all(Filter.parse("[a,>,0],[b,isPresent,0]"), Filter.parse("[a,>,5]"))
-    True
-    """
-    return all(
-        name in outer.constraints and outer.constraints[name].covers(constraint)
-        for name, constraint in inner.constraints.items()
-    )
-
-
 class RoutingTables:
     """One broker's tables: advertisements (for routing subscriptions) and subscriptions (for routing publications)."""
 
@@ -159,8 +52,10 @@ class RoutingTables:
         self.advertisements: dict[str, Entry] = {}
         self.subscriptions: dict[str, Entry] = {}
         self.neighbours: dict[str, None] = {}
+        self._led: dict[str, None] = {}
+        """Those of the advertisements that lead subscriptions to where a publisher will be, and that nobody is told."""
         self._matcher: Matcher = Matcher()
-        self._told_advertisements: dict[str, ForwardingSet] = {}
+        self._told_advertisements: dict[str, AdvertisementSet] = {}
         self._told_subscriptions: dict[str, ForwardingSet] = {}
 
     def add_neighbour(self, name: str) -> list[Say]:
@@ -170,7 +65,8 @@ class RoutingTables:
         self._told_subscriptions[name] = CoveredSubscriptions() if self._subscription_covering else Everything()
         said: list[Say] = []
         for entry in self.advertisements.values():
-            said.extend(self._tell_advertisement(name, entry))
+            if entry.id not in self._led:
+                said.extend(self._tell_advertisement(name, entry))
         return said
 
     def remove_neighbour(self, name: str) -> list[Say]:
@@ -195,24 +91,62 @@ class RoutingTables:
         said: list[Say] = []
         for neighbour in self.neighbours:
             said.extend(self._tell_advertisement(neighbour, entry))
+        return [*said, *self._pull(entry)]
+
+    def remove_advertisement(self, id: str) -> list[Say]:
+        """Forget an advertisement; subscriptions that no other one pulls to its neighbour end there."""
+        entry = self.advertisements.pop(id)
+        self._led.pop(id, None)
+        said: list[Say] = []
+        for neighbour, told in self._told_advertisements.items():
+            if id in told:
+                said.extend(self._say_advertisements(neighbour, told.remove(id)))
+        return [*said, *self._push_back(entry.hop)]
+
+    def lead(self, entry: Entry) -> list[Say]:
+        """Pull subscriptions as an advertisement would that nobody is told of."""
+        self.advertisements[entry.id] = entry
+        self._led[entry.id] = None
+        return self._pull(entry)
+
+    def turn(self, entry: Entry, came_from: str, led_id: str) -> list[Say]:
+        """An advertisement comes from another neighbour or client than before, with all that it pulls.
+
+        Both sides turn by themselves: neither the neighbour that it came from nor the one that it comes from is told
+        of it. The former knows it from here from now on; the latter is told of what it covered there.
+        """
+        self.advertisements.pop(led_id, None)
+        self._led.pop(led_id, None)
+        self.advertisements[entry.id] = entry
+        said: list[Say] = []
+        for neighbour, told in self._told_advertisements.items():
+            if neighbour == entry.hop:
+                if entry.id in told:
+                    uncovered = CoveringChange(entered=told.remove(entry.id).entered)
+                    said.extend(self._say_advertisements(neighbour, uncovered))
+            elif neighbour == came_from:
+                told.note_told(entry.id, entry.filter)
+            elif entry.id not in told:
+                said.extend(self._tell_advertisement(neighbour, entry))
+        return [*said, *self._pull(entry), *self._push_back(came_from)]
+
+    def _pull(self, entry: Entry) -> list[Say]:
+        """Tell the neighbour that an advertisement comes from of the subscriptions that it intersects."""
+        said: list[Say] = []
         if entry.hop in self.neighbours:
             for subscription in list(self.subscriptions.values()):
                 if entry.filter.intersects(subscription.filter):
                     said.extend(self._tell_subscription(entry.hop, subscription))
         return said
 
-    def remove_advertisement(self, id: str) -> list[Say]:
-        """Forget an advertisement; subscriptions that no other one pulls to its neighbour end there."""
-        entry = self.advertisements.pop(id)
+    def _push_back(self, hop: str) -> list[Say]:
+        """End the subscriptions at a neighbour that no advertisement pulls there any more."""
         said: list[Say] = []
-        for neighbour, told in self._told_advertisements.items():
-            if id in told:
-                said.extend(self._say_advertisements(neighbour, told.remove(id)))
-        subscriptions = self._told_subscriptions.get(entry.hop)
+        subscriptions = self._told_subscriptions.get(hop)
         if subscriptions is not None:
             for subscription in list(self.subscriptions.values()):
-                if subscription.id in subscriptions and not self._is_wanted(entry.hop, subscription):
-                    said.extend(self._say_subscriptions(entry.hop, subscriptions.remove(subscription.id)))
+                if subscription.id in subscriptions and not self._is_wanted(hop, subscription):
+                    said.extend(self._say_subscriptions(hop, subscriptions.remove(subscription.id)))
         return said
 
     def add_subscription(self, entry: Entry) -> list[Say]:

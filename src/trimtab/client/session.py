@@ -8,10 +8,11 @@ is not above it has been delivered before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from trimtab.client.config import ClientConfig
+from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
 from trimtab.language import Filter, LanguageError, Publication, Value
@@ -45,13 +46,15 @@ from trimtab.protocol.messages import (
     End,
     Measure,
     Measured,
+    MovedAdvertisement,
     MovedSubscription,
-    MoveIn,
     Publish,
     Redirect,
     Refused,
+    Resume,
     Stay,
     Stayed,
+    Stranded,
     Subscribe,
     Unadvertise,
     Unsubscribe,
@@ -62,26 +65,6 @@ from trimtab.protocol.messages import (
 
 class WindowFull(Exception):
     """Too many publications wait for acceptance; try again after the next `Taken`."""
-
-
-class _Move:
-    """A move under way: the link to the new broker, and what came over it before the old broker's end."""
-
-    def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], now_s: float) -> None:
-        self.id = id
-        self.broker = target.broker
-        self.cause = target.cause or id
-        self.asked_by_broker = bool(target.cause)
-        self.began_s = now_s
-        self.asked_to_stay = False
-        self.broker_session = ""
-        self.link = link
-        self.wire_ids = wire_ids
-        self.early: list[Publish] = []
-        self.confirmed: list[Confirmed] = []
-        """What the new broker confirmed; it counts once the move has happened."""
-        self.asked_ids: dict[str, None] = {}
-        """The new ids of the subscriptions that the new broker was asked to take over."""
 
 
 class ClientSession:
@@ -109,15 +92,15 @@ class ClientSession:
         self._ending: dict[str, None] = {}
         """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
-        self._has_published = False
-        """Whether a publication was sent to a broker; from then on the client stays there."""
         self._last_delivered: dict[str, int] = {}
         self._publisher_sessions: dict[str, str] = {}
         self.paused = False
         self._wire_ids: dict[str, str] = {}
         """What brokers call a subscription, where that is not its id: each move gives it a new name."""
         self._ids_by_wire_id: dict[str, str] = {}
-        self._move: _Move | None = None
+        self._move: Move | None = None
+        self._settling: Move | None = None
+        """A move that has happened, of which the new broker has not said yet that publications may go on."""
         self._moves_count = 0
         self._channels = OwnChannels()
         self._ended_in_move: list[str] = []
@@ -222,9 +205,8 @@ class ClientSession:
         return message.sequence
 
     def _send_publication(self, message: Publish, now_s: float) -> None:
-        self._has_published = True
         self._unaccepted.append(message)
-        self._say(message, now_s)
+        self.link.enqueue(message, now_s)
 
     def _will_announce(self, publication: Publication) -> bool:
         """Whether an advertisement that does not end, in force or not, announces the publication."""
@@ -329,7 +311,7 @@ class ClientSession:
         """When the session wants its next `Wake`."""
         times = [self.link.wake_at_s()]
         if self._move is not None:
-            times += (self._move.link.wake_at_s(), self._undo_at_s(self._move))
+            times += (self._move.link.wake_at_s(), self._due_s(self._move))
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, now_s: float) -> list[Effect]:
@@ -338,20 +320,27 @@ class ClientSession:
         if move is None:
             return []
         move.link.wake(now_s)
-        undo_at_s = self._undo_at_s(move)
-        if undo_at_s is None or now_s < undo_at_s:
+        due_s = self._due_s(move)
+        if due_s is None or now_s < due_s:
             return []
-        if not move.broker_session:
-            return self._undo_move(move, f"{move.broker} cannot be reached", now_s)
-        move.asked_to_stay = True
-        self.link.enqueue(Stay(move=move.id, cause=move.cause), now_s)  # the old broker knows whether it is too late
+        if not move.has_asked:
+            problem = "took too long to begin" if move.broker_session else "cannot be reached"
+            return self._undo_move(move, f"{move.broker} {problem}", now_s)
+        if move.asked_to_stay:
+            return self._end_move(move, now_s)  # the old broker is away, and no path leads to it
+        self._ask_to_stay(move, now_s)
         return []
 
-    def _undo_at_s(self, move: _Move) -> float | None:
-        if move.asked_to_stay:
-            return None
-        limit_s = self.config.move_within_s if move.broker_session else self.config.reach_within_s
-        return move.began_s + limit_s
+    def _due_s(self, move: Move) -> float | None:
+        if move.stranded_s is not None and move.asked_to_stay and self.link.connected:
+            return None  # the old broker will answer
+        return move.due_s(self.config.reach_within_s, self.config.move_within_s)
+
+    def _ask_to_stay(self, move: Move, now_s: float) -> None:
+        """Ask the old broker to undo the move; it knows whether that is too late."""
+        if not move.asked_to_stay:
+            move.asked_to_stay = True
+            self.link.enqueue(Stay(move=move.id, cause=move.cause), now_s)
 
     def _link_to(self, broker: str) -> Link | None:
         if broker == self.broker:
@@ -363,15 +352,18 @@ class ClientSession:
     @property
     def is_moving(self) -> bool:
         """Whether the client is on its way to another broker."""
-        return self._move is not None
+        return self._move is not None or self._settling is not None
+
+    @property
+    def _holds_back(self) -> bool:
+        """Whether publications wait for a move."""
+        return self._settling is not None or (self._move is not None and self._move.holds_back)
 
     def _begin_move(self, target: MoveTo, asked_over: Link, now_s: float) -> list[Effect]:
         """Set out for another broker, or tell the one that asked why not: it may be the one that we are moving to."""
         reason = ""
-        if self._move is not None or not self.broker or target.broker == self.broker:
+        if self.is_moving or not self.broker or target.broker == self.broker:
             reason = "the client is already there, or on its way, or has no broker yet"
-        elif self._has_published:
-            reason = "a client that publishes does not move"  # what it published there might be overtaken from here
         elif self.config.stores:
             reason = "a client that stores what it is told does not move"
         if reason:
@@ -379,45 +371,68 @@ class ClientSession:
                 asked_over.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
             return [NotMoved(target.broker, reason)]
         self._moves_count += 1
-        wire_ids = {id: f"{id}@{self._moves_count}" for id in (*self._subscriptions, *self._advertisements)}
+        wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
         self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
-        self._announced = Announcements()  # publications wait until the advertisements are in force over there
         move_id = f"{self.name}/m{self._moves_count}"
-        self._move = _Move(move_id, target, Link(self.config.link), wire_ids, now_s)
+        self._move = Move(move_id, target, Link(self.config.link), wire_ids, now_s)
+        self._move.advertisements = dict.fromkeys(self._advertisements)
         return [Open(target.broker, target.address, target.cause)]
 
-    def _connected_to_new(self, move: _Move, hello: Hello, now_s: float) -> None:
-        if not move.broker_session:
-            moved = tuple(
-                MovedSubscription(self._wire_ids.get(id, id), wire_id, self._subscriptions[id])
+    def _connected_to_new(self, move: Move, hello: Hello, now_s: float) -> None:
+        is_remembered = move.broker_session == hello.session and hello.resumes == self.config.session
+        if is_remembered and move.link.fits(hello.expects):
+            move.link.connect(hello.expects, now_s)
+            return
+        if move.has_asked:
+            move.is_forgotten = True
+            move.confirmed.clear()
+            self._ask_to_stay(move, now_s)
+        move.link = Link(self.config.link)
+        move.link.connect(1, now_s)
+        move.broker_session = hello.session
+        self._announced = Announcements()  # publications wait until the move has ended
+        self._ask_to_move_in(move, now_s)
+
+    def _ask_to_move_in(self, move: Move, now_s: float) -> None:
+        """Ask the new broker to take the client in, once nothing is left to be done at the old one."""
+        advertised = [id for id in move.advertisements if id in self._advertisements]
+        if move.has_asked or not move.broker_session or self._unaccepted:
+            return
+        if any(id not in self._in_force for id in advertised):
+            return
+        move.ask(
+            self.broker,
+            self._broker_session,
+            [
+                MovedSubscription(self.wire_id(id), wire_id, self._subscriptions[id])
                 for id, wire_id in move.wire_ids.items()
                 if id in self._subscriptions
-            )
-            move.asked_ids = {each.new_id: None for each in moved}
-            request = MoveIn(move=move.id, old_broker=self.broker, subscriptions=moved, cause=move.cause)
-            move.link.enqueue(request, now_s)
-        first = not move.broker_session
-        move.broker_session = hello.session
-        move.link.connect(1 if first else hello.expects, now_s)
+            ],
+            [MovedAdvertisement(self.wire_id(id), self._advertisements[id]) for id in advertised],
+            now_s,
+        )
 
-    def _end_move(self, move: _Move, now_s: float) -> list[Effect]:
+    def _end_move(self, move: Move, now_s: float) -> list[Effect]:
         """The old broker has sent all that it alone had; go on with the new one."""
         old_broker = self.broker
-        self._move = None
+        self._move, self._settling = None, move
         for id, wire_id in self._wire_ids.items():
             if id in move.wire_ids:
                 self._ids_by_wire_id.pop(wire_id, None)
         self.link, self.broker, self._broker_session = move.link, move.broker, move.broker_session
         self._wire_ids.update({id: wire_id for id, wire_id in move.wire_ids.items() if id in self._subscriptions})
-        self._advertise_anew(move, now_s)
-        for id in self._ended_in_move:
-            self._wire_ids.pop(id, None)
-            if move.wire_ids[id] in move.asked_ids:
-                self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
-        self._say_what_waited(now_s)
-        self._enqueue_all(self._channels.request_all(), now_s)
-        self._release(now_s)
-        effects: list[Effect] = [Shut(old_broker), Moved(move.broker)]
+        effects: list[Effect] = [Shut(old_broker)]
+        if move.is_forgotten:
+            effects += self._begin_again(now_s)
+        else:
+            for id in self._ended_in_move:
+                self._wire_ids.pop(id, None)
+                if move.wire_ids[id] in move.asked_ids:
+                    self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
+            self._say_what_waited(now_s)
+            self._enqueue_all(self._channels.request_all(), now_s)
+            if move.may_publish or move.stranded_s is not None:
+                effects += self._settle(move, now_s)
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
         for message in move.early:
@@ -426,20 +441,34 @@ class ClientSession:
                 effects.append(deliver)
         return effects
 
-    def _advertise_anew(self, move: _Move, now_s: float) -> None:
-        """Tell the new broker what will be published; the old one forgets it with the client."""
-        for id, filter in self._advertisements.items():
-            if id in move.wire_ids:
-                self._wire_ids[id] = move.wire_ids[id]
-                self._in_force.pop(id, None)
-                self._say(Advertise(id=move.wire_ids[id], filter=filter), now_s)
+    def _settle(self, move: Move, now_s: float) -> list[Effect]:
+        """The move is over: go on publishing, after advertising anew if the path broke that led here."""
+        self._settling = None
+        if move.stranded_s is not None:
+            self._rename(move.advertisements)
+            for id in move.advertisements:
+                if id in self._advertisements:
+                    self._in_force.pop(id, None)
+                    self._say(Advertise(id=self._wire_ids[id], filter=self._advertisements[id]), now_s)
+        self._announce_in_force()
+        self._release(now_s)
+        return [Moved(self.broker)]
 
-    def _undo_move(self, move: _Move, reason: str, now_s: float) -> list[Effect]:
-        """The client never left its broker; one that asked for the move is told."""
-        self._move = None
+    def _rename(self, advertisements: Iterable[str]) -> None:
+        """Give advertisements new names, because brokers may still know them by the old ones from elsewhere."""
+        for id in advertisements:
+            self._wire_ids[id] = f"{id}@{self._moves_count}"
+            self._ids_by_wire_id[self._wire_ids[id]] = id
+
+    def _announce_in_force(self) -> None:
         for id in self._advertisements:
             if id in self._in_force:
                 self._announced.add(id, self._advertisements[id])
+
+    def _undo_move(self, move: Move, reason: str, now_s: float) -> list[Effect]:
+        """The client never left its broker; one that asked for the move is told."""
+        self._move = None
+        self._announce_in_force()
         for id in self._ended_in_move:
             self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
         if move.asked_by_broker:
@@ -468,6 +497,16 @@ class ClientSession:
             return [Close(broker, f"{broker} has forgotten the client, and with it what it kept for it")]
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
+        return self._begin_again(now_s)
+
+    def _begin_again(self, now_s: float) -> list[Effect]:
+        """The broker does not remember this client: tell it everything; a move from or to it is over."""
+        move, settled = self._move, self._settling
+        if move is not None or settled is not None:
+            self._rename(self._advertisements)
+        self._move = self._settling = None
+        self._ended_in_move.clear()
+        self._said_in_move.clear()
         for id, filter in self._advertisements.items():
             self.link.enqueue(Advertise(id=self._wire_ids.get(id, id), filter=filter), now_s)
         for id, filter in self._subscriptions.items():
@@ -477,7 +516,9 @@ class ClientSession:
         self._announced = Announcements()
         self._held = deque([*self._unaccepted, *self._held])
         self._unaccepted.clear()
-        return []
+        if move is not None:
+            return self._undo_move(move, f"{self.broker} was started again", now_s)
+        return [] if settled is None else [Moved(self.broker)]
 
     def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
@@ -509,6 +550,8 @@ class ClientSession:
             elif move is not None and isinstance(message, Refused) and message.about == move.id:
                 effects.extend(self._undo_move(move, message.reason, now_s))
                 break
+            elif isinstance(message, Resume | Stranded):
+                effects.extend(self._publishing_may_go_on(message, now_s))
             elif move is not None and isinstance(message, Stayed) and message.move == move.id:
                 effects.extend(self._undo_move(move, f"the move to {move.broker} took too long", now_s))
             elif isinstance(message, Redirect):
@@ -516,7 +559,23 @@ class ClientSession:
                 effects.extend(self._begin_move(target, link, now_s))
             else:
                 effects.extend(self._message(message, now_s))
+        if self._move is not None:
+            self._ask_to_move_in(self._move, now_s)
         return effects
+
+    def _publishing_may_go_on(self, message: Resume | Stranded, now_s: float) -> list[Effect]:
+        """What the new broker says of a publisher's move: the old stream has passed, or no way leads from it."""
+        move = self._move or self._settling
+        if move is None or move.id != message.move:
+            return []
+        if isinstance(message, Stranded):
+            move.stranded_s = now_s
+        move.may_publish = True
+        if move is self._settling:
+            return self._settle(move, now_s)
+        if isinstance(message, Stranded):
+            self._ask_to_stay(move, now_s)
+        return []
 
     def _message(self, message: AnyMessage, now_s: float) -> list[Effect]:
         match message:
@@ -532,7 +591,7 @@ class ClientSession:
                 if (id not in self._advertisements and id not in self._subscriptions) or id in self._in_force:
                     return []  # ended meanwhile, or in force since before a move
                 self._in_force[id] = None
-                if id in self._advertisements and self._move is None:
+                if id in self._advertisements and not self._holds_back:
                     self._announced.add(id, self._advertisements[id])
                 self._release(now_s)
                 return [InForce(id)]
@@ -581,14 +640,14 @@ class ClientSession:
 
     def _release(self, now_s: float) -> None:
         """Send held publications and ends of advertisements, in order, as far as advertisements in force allow."""
-        while self._held and not self.paused and self._move is None:
+        while self._held and not self.paused and not self._holds_back:
             message = self._held[0]
             if isinstance(message, Unadvertise):
                 self._ending.pop(message.id, None)
                 self._in_force.pop(message.id, None)
                 self._announced.discard(message.id)
                 if self._advertisements.pop(message.id, None) is not None:
-                    self._say(Unadvertise(id=self._wire_ids.pop(message.id, message.id)), now_s)
+                    self.link.enqueue(Unadvertise(id=self._wire_ids.pop(message.id, message.id)), now_s)
             else:
                 if not self._announced.announce(message.values):
                     return

@@ -50,8 +50,8 @@ def status_of(
         peers=_peers(broker),
         policy=policy,
         agents=_agents(broker, time_s),
-        moved_in_count=broker.moved_in_count,
-        moved_out_count=broker.moved_out_count,
+        moved_in_count=broker.moves.moved_in_count,
+        moved_out_count=broker.moves.moved_out_count,
         channels=_channels(broker, is_back_end_reached),
     )
 

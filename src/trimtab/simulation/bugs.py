@@ -15,7 +15,8 @@ from trimtab.broker import core
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.core import Broker
-from trimtab.broker.routing import CoveredSubscriptions, RoutingTables
+from trimtab.broker.forwarding import CoveredSubscriptions
+from trimtab.broker.routing import RoutingTables
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.session import ClientSession
 from trimtab.matching import CoveringChange
@@ -24,9 +25,7 @@ from trimtab.protocol.events import MoveTo
 from trimtab.protocol.frames import Payload
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import FROM_NOW_ON, Accepted, Publish, Subscribe, SubscribeChannel
-
-Patch = tuple[Any, str, Any]
-"""An object, the name of an attribute, and what replaces it."""
+from trimtab.simulation.move_bugs import MOVE_BUGS, Patch
 
 
 class Bug(msgspec.Struct, frozen=True):
@@ -194,6 +193,10 @@ def _marker_overtakes() -> list[Patch]:
     return _class_of_markers("Handover")
 
 
+def _answer_overtakes() -> list[Patch]:
+    return _class_of_markers("Complete")
+
+
 def _end_overtakes() -> list[Patch]:
     return _class_of_markers("End")
 
@@ -259,10 +262,6 @@ def _never_go_on() -> list[Patch]:
 
 def _hold_nobody_back() -> list[Patch]:
     return [(Broker, "_must_wait", lambda self, source: False)]
-
-
-def _forget_to_advertise_anew() -> list[Patch]:
-    return [(ClientSession, "_advertise_anew", lambda self, move, now_s: None)]
 
 
 def _answer_the_wrong_broker() -> list[Patch]:
@@ -351,6 +350,12 @@ BUGS: Final = tuple(
         ("unadvertise-overtakes", "the end of an advertisement overtakes publications", _unadvertise_overtakes),
         ("marker-overtakes", "the marker of a move overtakes publications", _marker_overtakes),
         ("end-overtakes", "the old broker's end of a move overtakes publications", _end_overtakes),
+        (
+            "answer-overtakes",
+            "the answer of a publisher's old broker overtakes publications",
+            _answer_overtakes,
+        ),
+        *MOVE_BUGS,
         ("drop-too-much", "a full queue for a slow client loses two publications and counts one", _drop_too_much),
         ("reorder-at-drop", "a full queue is turned round when its oldest publication is dropped", _reorder_at_drop),
         ("forget-the-limit", "a queue for a slow client that loses the oldest is not bounded", _forget_the_limit),
@@ -358,7 +363,6 @@ BUGS: Final = tuple(
         ("forget-credit", "some messages are never said to be dealt with", _forget_credit),
         ("never-go-on", "what was held back for a congested queue is held back for ever", _never_go_on),
         ("hold-nobody-back", "a congested queue holds nobody back", _hold_nobody_back),
-        ("forget-to-advertise-anew", "a publisher that moves tells its new broker nothing", _forget_to_advertise_anew),
         (
             "answer-the-wrong-broker",
             "a client on its way says to its old broker that it does not do what its new one asks",

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from trimtab.broker.core import Broker
-from trimtab.broker.routing import Entry, announces_all
+from trimtab.broker.forwarding import announces_all
+from trimtab.broker.routing import Entry
 from trimtab.language import Filter
 
 

@@ -156,7 +156,11 @@ def draw_plan(seed: int) -> Plan:
         links=links,
         clients=clients,
         guests=guests,
-        acts=_draw_acts(rng, [name for name, _, _ in clients] + [_client_of(guest) for guest in guests], brokers),
+        acts=_with_relocations(
+            _draw_acts(rng, [name for name, _, _ in clients] + [_client_of(guest) for guest in guests], brokers),
+            Random(f"trimtab fuzz relocation {seed}"),
+            brokers,
+        ),
         faults=_draw_faults(
             rng, brokers, [*links, *clients, *((guest.name, guest.neighbour, guest.latency_s) for guest in guests)]
         ),
@@ -233,6 +237,19 @@ def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]
                 acts.append(Act(time_s, name, "subscribe", filter=_draw_subscription(rng)))
     acts.extend(Act(rng.uniform(4.0, CHURN_S), name, "leave") for name in clients if rng.random() < 0.15)
     return sorted((act for act in acts if act.at_s < CHURN_S), key=lambda act: act.at_s)
+
+
+def _with_relocations(acts: list[Act], rng: Random, brokers: list[str]) -> list[Act]:
+    """In half of the runs publishers move, among their publications and all the time."""
+    if rng.random() < 0.5:
+        return acts
+    relocations: list[Act] = []
+    for name in dict.fromkeys(act.client for act in acts if act.what == "advertise"):
+        times_s = [act.at_s for act in acts if act.client == name and act.what != "leave"]
+        for _ in range(rng.randint(0, 8)):
+            at_s = rng.choice(times_s) + rng.choice((0.0, 0.01, 0.1, 1.0)) * rng.random()
+            relocations.append(Act(at_s, name, "move", broker=rng.choice(brokers)))
+    return sorted((act for act in (*acts, *relocations) if act.at_s < CHURN_S), key=lambda act: act.at_s)
 
 
 def _draw_values(rng: Random) -> dict[str, int | str]:

@@ -1,0 +1,255 @@
+"""Clients that come from other brokers and go to them: subscriptions are handed over, advertisements turned.
+
+The old broker decides whether a move has happened: when the handover comes to it, unless the client has undone the move
+by then. What is particular to publishers stands in `trimtab.relocation.migration`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trimtab.broker.peers import Peer
+from trimtab.broker.routing import Entry
+from trimtab.language import Filter
+from trimtab.load.agents import ClientCame, ClientLeft, PublisherTurned
+from trimtab.matching.announcements import Announcements
+from trimtab.protocol.messages import (
+    AnyMessage,
+    Cancel,
+    Complete,
+    End,
+    Handover,
+    MovedAdvertisement,
+    MoveIn,
+    Refused,
+    Resume,
+    Stayed,
+    Stranded,
+    Subscribe,
+)
+from trimtab.relocation.migration import Migrations, Path, led_id
+
+if TYPE_CHECKING:
+    from trimtab.broker.core import Broker
+
+
+class Moves:
+    """The moves of clients to, from and through one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._migrations = Migrations(self)
+        self.moved_in_count = 0
+        self.moved_out_count = 0
+        """Clients that came from another broker, and that went to one."""
+
+    # ---- the new broker ----
+
+    def move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
+        """Subscribe for a client that still hears from its old broker, and send a marker there behind that."""
+        broker = self._broker
+        towards = broker.towards(message.old_broker)
+        reason = self._objection(peer, message)
+        if reason or towards is None:
+            broker.refuse(peer, message.move, reason or f"no way leads to {message.old_broker}", now_s)
+            return
+        for moved in message.subscriptions:
+            broker.subscribe(peer, Subscribe(id=moved.new_id, filter=moved.filter, cause=message.move), now_s)
+        marker = Handover(
+            move=message.move,
+            client=peer.name,
+            old_broker=message.old_broker,
+            old_ids=tuple(moved.old_id for moved in message.subscriptions),
+            new_broker=broker.name if message.advertisements else "",
+            advertisements=message.advertisements,
+            old_session=message.old_session,
+            cause=message.cause,
+        )
+        if message.advertisements:
+            self._migrations.prepare(_path(marker, towards, peer.name), now_s)
+        broker.send(towards, marker, now_s)
+        if not message.advertisements:
+            self._has_come(peer, message.cause, now_s)
+
+    def _objection(self, peer: Peer, message: MoveIn) -> str:
+        broker = self._broker
+        known = [moved.new_id for moved in message.subscriptions if moved.new_id in broker.tables.subscriptions]
+        if peer.role != "client":
+            return "only clients move"
+        if broker.towards(message.old_broker) is None:
+            return f"no way leads to {message.old_broker}"
+        if known:
+            return f"the id {known[0]} is already in use"
+        if len(message.subscriptions) + len(message.advertisements) > broker.config.filters_per_client_max_count:
+            return f"a client may have at most {broker.config.filters_per_client_max_count:,} filters here"
+        return broker.objection_to_publisher(peer.name) if message.advertisements else ""
+
+    def _has_come(self, peer: Peer, cause: str, now_s: float) -> None:
+        self.moved_in_count += 1
+        self._broker.tell_agents_of_move(ClientCame(peer.name, cause), peer.name, now_s)
+
+    def _adopt(self, peer: Peer, path: Path, now_s: float) -> None:
+        """The old stream of a publisher has ended here: it may publish."""
+        self._broker.send(peer.name, Resume(move=path.move, cause=path.cause), now_s)
+        self._has_come(peer, path.cause, now_s)
+
+    # ---- the path and the old broker ----
+
+    def handover(self, source: Peer, message: Handover, now_s: float) -> None:
+        """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it."""
+        broker = self._broker
+        if message.old_broker == broker.name:
+            self._hand_over(source, message, now_s)
+            return
+        towards = broker.towards(message.old_broker)
+        if towards is not None and towards != source.name:
+            if message.advertisements:
+                self._migrations.prepare(_path(message, towards, source.name), now_s)
+            broker.send(towards, message, now_s)
+        elif message.advertisements:
+            broker.send(source.name, _lost(message), now_s)
+
+    def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
+        broker = self._broker
+        client = broker.peers.get(message.client)
+        if client is None or client.role != "client" or message.old_session not in ("", broker.config.session):
+            return  # it has left the network, or is known here from another life
+        if client.undone_moves.pop(message.move, 0) is None:
+            return
+        broker.send(message.client, End(move=message.move, cause=message.cause), now_s)
+        client.moved = message.move
+        self.moved_out_count += 1
+        for id in message.old_ids:
+            entry = broker.tables.subscriptions.get(id)
+            if entry is not None and entry.hop == client.name:
+                broker.end_subscription(client, id, now_s)
+        if message.advertisements:
+            self._turn_away(client, source, message, now_s)
+        broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
+
+    def _turn_away(self, client: Peer, source: Peer, message: Handover, now_s: float) -> None:
+        """All that the publisher sent here has been passed on: let the new broker know behind it."""
+        broker, tables = self._broker, self._broker.tables
+        path = _path(message, client.name, source.name)
+        turned = [
+            each
+            for each in message.advertisements
+            if (entry := tables.advertisements.get(each.id)) is not None and entry.hop == client.name
+        ]
+        for each in turned:
+            client.advertisements.pop(each.id, None)
+            if client.announcements is not None:
+                client.announcements.discard(each.id)
+            self.turn(path, each, client.name, now_s)
+        answer = Complete(
+            move=message.move,
+            client=client.name,
+            new_broker=message.new_broker,
+            advertisements=tuple(each.id for each in turned),
+            cause=message.cause,
+        )
+        broker.send(source.name, answer, now_s)
+        broker.tell_agents(PublisherTurned(client.name, message.cause), now_s)
+
+    def stay(self, peer: Peer, move: str, now_s: float) -> None:
+        """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
+        if peer.role == "client" and peer.moved != move:
+            peer.undone_moves[move] = None
+            self._broker.send(peer.name, Stayed(move=move, cause=move), now_s)
+
+    def complete(self, source: str, message: Complete, now_s: float) -> None:
+        """The answer of a publisher's old broker, or of the broker before which the path broke."""
+        broker = self._broker
+        path = self._migrations.complete(message, source, now_s)
+        if path is None:
+            return
+        client = broker.peers.get(path.towards_new)
+        if client is None or client.role == "broker":
+            broker.send(path.towards_new, message, now_s)
+        elif message.is_lost:
+            broker.send(client.name, Stranded(move=path.move, cause=path.cause), now_s)
+        else:
+            for each in path.advertisements:
+                if each.id not in message.advertisements:
+                    broker.send(client.name, Refused(about=each.id, reason="the old broker did not have it"), now_s)
+            self._adopt(client, path, now_s)
+        if not message.is_lost:
+            broker.tell_agents(PublisherTurned(path.client, path.cause), now_s)
+
+    def cancel(self, message: Cancel, now_s: float) -> None:
+        """A client that was to come along this path has left the new broker."""
+        self._migrations.cancel(message, now_s)
+        self._pass_on(message, now_s)
+
+    def _pass_on(self, message: Cancel, now_s: float) -> None:
+        towards = None if message.old_broker == self._broker.name else self._broker.towards(message.old_broker)
+        if towards is not None:
+            self._broker.send(towards, message, now_s)
+
+    # ---- peers that go ----
+
+    def client_gone(self, client: str, now_s: float) -> None:
+        """A client has left this broker for good."""
+        for cancel in self._migrations.client_gone(client, now_s):
+            self._pass_on(cancel, now_s)
+
+    def neighbour_gone(self, neighbour: str) -> list[Complete]:
+        """A link has ended for good; returns markers that come behind all that was received over it."""
+        return self._migrations.neighbour_gone(neighbour)
+
+    # ---- what migrations ask for ----
+
+    def send(self, name: str, message: AnyMessage, now_s: float) -> None:
+        """Put a message into a queue."""
+        self._broker.send(name, message, now_s)
+
+    def lead(self, id: str, filter: Filter, towards: str, now_s: float) -> None:
+        """Lead subscriptions to where a publisher will be."""
+        self._broker.say(self._broker.tables.lead(Entry(id, filter, towards)), now_s)
+
+    def unlead(self, id: str, now_s: float) -> None:
+        """Lead them there no more."""
+        if id in self._broker.tables.advertisements:
+            self._broker.say(self._broker.tables.remove_advertisement(id), now_s)
+
+    def turn(self, path: Path, advertisement: MovedAdvertisement, came_from: str, now_s: float) -> None:
+        """An advertisement is known from the new side from now on."""
+        broker = self._broker
+        entry = Entry(advertisement.id, advertisement.filter, path.towards_new)
+        broker.say(broker.tables.turn(entry, came_from, led_id(path.move, entry.id)), now_s)
+        broker.advertisement_turned(entry, came_from, now_s)
+        client = broker.peers.get(path.towards_new)
+        if client is not None and client.role == "client":
+            client.advertisements[entry.id] = None
+            if client.announcements is None:
+                client.announcements = Announcements()
+            client.announcements.add(entry.id, entry.filter)
+
+    def drop(self, id: str, came_from: str, now_s: float) -> None:
+        """Forget an advertisement whose publisher nobody knows here."""
+        entry = self._broker.tables.advertisements.get(id)
+        if entry is not None and entry.hop == came_from:
+            self._broker.end_advertisement(id, now_s)
+
+
+def _path(message: Handover, towards_old: str, towards_new: str) -> Path:
+    return Path(
+        message.move,
+        message.client,
+        message.old_broker,
+        towards_old,
+        towards_new,
+        message.advertisements,
+        message.cause,
+    )
+
+
+def _lost(message: Handover) -> Complete:
+    return Complete(
+        move=message.move,
+        client=message.client,
+        new_broker=message.new_broker,
+        advertisements=(),
+        is_lost=True,
+        cause=message.cause,
+    )

@@ -1,0 +1,79 @@
+"""A client's move under way: the link to the new broker, what came over it, and what is still awaited.
+
+A publisher publishes at its old broker until the new one has greeted. Then it holds back, asks the new broker to take
+it in once all it has published is accepted and all it has advertised in force, and goes on when two things have come:
+the old broker's end of the move, and the new broker's word that the old stream has passed everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.protocol.events import MoveTo
+from trimtab.protocol.link import Link
+from trimtab.protocol.messages import Confirmed, MovedAdvertisement, MovedSubscription, MoveIn, Publish
+
+
+class Move:
+    """A move to another broker."""
+
+    def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], now_s: float) -> None:
+        self.id = id
+        self.broker = target.broker
+        self.cause = target.cause or id
+        self.asked_by_broker = bool(target.cause)
+        self.began_s = now_s
+        self.broker_session = ""
+        """The life of the new broker that has greeted; empty until then."""
+        self.link = link
+        self.wire_ids = wire_ids
+        """What brokers will call the subscriptions."""
+        self.early: list[Publish] = []
+        self.confirmed: list[Confirmed] = []
+        """What the new broker confirmed; it counts once the move has happened."""
+        self.has_asked = False
+        """Whether the new broker was asked to take the client in."""
+        self.asked_ids: dict[str, None] = {}
+        """The new ids of the subscriptions that the new broker was asked to take over."""
+        self.advertisements: dict[str, None] = {}
+        """The advertisements that the old broker knows, of which those move that do not end before."""
+        self.asked_to_stay = False
+        self.may_publish = True
+        """Whether publications may be sent to the new broker as soon as the old one has ended the move."""
+        self.stranded_s: float | None = None
+        """Since when it is known that the path between the brokers broke."""
+        self.is_forgotten = False
+        """Whether the new broker has forgotten, or was started again, after it was asked."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether publications wait: the new broker answers, and the old one gets no more."""
+        return bool(self.broker_session)
+
+    def ask(
+        self,
+        old_broker: str,
+        old_session: str,
+        subscriptions: Sequence[MovedSubscription],
+        advertisements: Sequence[MovedAdvertisement],
+        now_s: float,
+    ) -> None:
+        """Ask the new broker to take the client in, with what moves."""
+        self.has_asked = True
+        self.may_publish = not advertisements
+        self.asked_ids = {each.new_id: None for each in subscriptions}
+        request = MoveIn(
+            move=self.id,
+            old_broker=old_broker,
+            subscriptions=tuple(subscriptions),
+            advertisements=tuple(advertisements),
+            old_session=old_session if advertisements else "",
+            cause=self.cause,
+        )
+        self.link.enqueue(request, now_s)
+
+    def due_s(self, reach_within_s: float, move_within_s: float) -> float | None:
+        """When something is to be done about a move that does not end."""
+        if not self.asked_to_stay:
+            return self.began_s + (move_within_s if self.broker_session else reach_within_s)
+        return None if self.stranded_s is None else self.stranded_s + reach_within_s
