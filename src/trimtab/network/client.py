@@ -194,7 +194,7 @@ class Client:
             await client.advertise(Filter.parse("class = 'STOCK'"))
             await client.publish(Publication({"class": "STOCK"}))
 
-    The connection is made again whenever it breaks, and a subscriber goes on at another broker when its own asks it to;
+    The connection is made again whenever it breaks, and the client goes on at another broker when its own asks it to;
     nothing is lost or doubled by either.
     """
 
@@ -293,7 +293,7 @@ class Client:
         return self._session.link.connected
 
     async def move(self, broker: str, address: str) -> str:
-        """Go on at another broker, for clients that only subscribe; returns its name, or says why not."""
+        """Go on at another broker; returns its name, or says why not. What is published meanwhile waits for the end."""
         self.check()
         Address.parse(address)
         if self._move is not None:
@@ -477,6 +477,8 @@ class Client:
         if line is not None:
             line.connection = None
             self._session.handle(Disconnected(connection.peer), now_s())
+            if self._session.is_moving:
+                self._plan_wakes()
 
     def _line_of(self, connection: Connection) -> Line | None:
         lines = (self._line, self._next_line)
@@ -515,6 +517,10 @@ class Client:
     def _open(self, broker: str, address: str) -> None:
         self._next_line = Line(self, Address.parse(address), broker)
         self._next_line.keep()
+        self._plan_wakes()
+
+    def _plan_wakes(self) -> None:
+        """Look after a move when one of its times may be over."""
         for limit_s in (self._session.config.reach_within_s, self._session.config.move_within_s):
             self._loop.call_later(limit_s, self._wake)
 

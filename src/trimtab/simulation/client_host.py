@@ -148,6 +148,8 @@ class ClientHost:
     def disconnected(self, peer: str) -> None:
         """The connection to a broker is gone."""
         self.session.handle(Disconnected(peer), self._clock.now_s)
+        if self.session.is_moving:
+            self._plan_wake()
 
     def dismissed(self, peer: str, reason: str) -> None:
         """A broker has closed the connection and told why; the application ends."""
@@ -198,7 +200,10 @@ class ClientHost:
                 frames.append(frame)
             if frames:
                 self._around.transport.transmit(connection, self.name, frames, now_s)
-        wake_s = session.wake_at_s()
+        self._plan_wake()
+
+    def _plan_wake(self) -> None:
+        wake_s = self.session.wake_at_s()
         if wake_s is not None and wake_s < self._wake_s:
             self._wake_s = wake_s
             self._clock.at(wake_s, self._wake, wake_s)

@@ -176,10 +176,7 @@ class PadresAgent:
         return actions
 
     def _send_to_head(self, publishers: Sequence[str]) -> list[Action]:
-        """Ask publishers at an edge-broker to go to its cluster-head (section 3.2); those that subscribe too stay.
-
-        A client that has published already says that it stays, for it cannot move without being overtaken by itself.
-        """
+        """Ask publishers at an edge-broker to go to its cluster-head (section 3.2); those that subscribe too stay."""
         if self._host is None or self._role is None or self._role[0]:
             return []
         actions: list[Action] = []
