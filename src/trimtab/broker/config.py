@@ -8,6 +8,7 @@ import msgspec
 
 from trimtab.broker.meters import MeterConfig
 from trimtab.protocol.link import LinkConfig
+from trimtab.replication.config import ReplicationConfig
 
 SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]
 
@@ -57,6 +58,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     stream_linger_s: float = 30.0
     """A channel's results are made for so long after the last client has gone; one that moves comes back by then."""
+
+    replication: ReplicationConfig | None = None
+    """How neighbours are watched and replaced when they fail; without it nobody watches."""
 
     def __post_init__(self) -> None:
         if not self.name:

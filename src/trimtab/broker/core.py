@@ -29,6 +29,7 @@ from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.meters import Meters
 from trimtab.broker.moves import Moves
 from trimtab.broker.peers import Counters, Peer, Watch
+from trimtab.broker.replacement import Replacement
 from trimtab.broker.routing import Entry, RoutingTables, Say
 from trimtab.load.agents import (
     Agent,
@@ -131,6 +132,8 @@ class Broker:
         """Where clients subscribe to channels of the back end, if there is one."""
         if config.has_back_end:
             self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
+        self.replacement = Replacement(self, config.replication) if config.replication is not None else None
+        """Who watches neighbours and has them replaced when they fail, if anybody does."""
         self._agents = Agents(self, agents) if agents else None
         self._agents_wait_for_start = bool(agents)
         for name, inbox in self._agents.inboxes.items() if self._agents is not None else ():
@@ -225,6 +228,10 @@ class Broker:
         self._maybe_sendable.clear()
         return touched
 
+    def touch(self, peer: str) -> None:
+        """A peer may have a frame to send."""
+        self._maybe_sendable[peer] = None
+
     def take_frame(self, peer: str, now_s: float, messages_max_count: int = BATCH_MAX_COUNT) -> Payload | Ack | None:
         """The next frame for a peer, with up to so many messages; None if there is none now."""
         known = self.peers.get(peer)
@@ -279,6 +286,8 @@ class Broker:
         first_s = self._watch.next_due_s()
         if self._agents is not None:
             first_s = _earlier_s(first_s, self._agents.wake_at_s())
+        if self.replacement is not None:
+            first_s = _earlier_s(first_s, self.replacement.wake_at_s())
         return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
 
     def agent_names(self) -> list[str]:
@@ -303,6 +312,8 @@ class Broker:
         """Let the agents do nothing more, for the end of an experiment."""
         if self._agents is not None:
             self._agents.retire()
+        if self.replacement is not None:
+            self.replacement.retire()
 
     def read_load(self, now_s: float) -> LoadIndices:
         """The load indices of this moment."""
@@ -537,6 +548,8 @@ class Broker:
                 | Stranded()
             ):
                 pass  # data comes another way; the rest is for clients
+            case _:
+                return [] if self.replacement is None else self.replacement.handle(peer, message, now_s)
         return []
 
     def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
@@ -706,6 +719,8 @@ class Broker:
             self._sync_told.pop(name, None)
             self._sync(now_s)
             self._tell_agents_of_brokers(now_s)
+            if self.replacement is not None:
+                self.replacement.neighbour_came(peer, now_s)
         return []
 
     def _tell_agents_of_brokers(self, now_s: float) -> None:
@@ -806,6 +821,8 @@ class Broker:
         self._sync_told.pop(name, None)
         self._sync(now_s)
         self._tell_agents_of_brokers(now_s)
+        if self.replacement is not None:
+            self.replacement.neighbour_gone(name, now_s)
 
     def _members(self, peer: Peer, names: tuple[str, ...], addresses: tuple[str, ...], now_s: float) -> list[Effect]:
         for name in names:
@@ -819,6 +836,8 @@ class Broker:
         if new:
             self._tell_other_brokers(peer, Members(names=tuple(new), addresses=tuple(new.values())), now_s)
             self._tell_agents_of_brokers(now_s)
+            if self.replacement is not None and peer.name in new:
+                self.replacement.tell_neighbours(now_s)
         return []
 
     def _gone(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
@@ -835,6 +854,7 @@ class Broker:
     def _wake(self, now_s: float) -> list[Effect]:
         if self._agents is not None:
             self._agents.wake(now_s)
+        effects = [] if self.replacement is None else self.replacement.wake(now_s)
         while (peer := self._watch.take_due(now_s)) is not None:
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
                 self._remove_peer(peer.name, now_s)
@@ -842,7 +862,7 @@ class Broker:
             peer.link.wake(now_s)
             self._maybe_sendable[peer.name] = None
             self._watch.add(peer)
-        return [] if self.channels is None else [*self.channels.wake(now_s)]
+        return effects if self.channels is None else [*effects, *self.channels.wake(now_s)]
 
 
 def _earlier_s(one_s: float | None, other_s: float | None) -> float | None:

@@ -120,6 +120,19 @@ BackEndRequest: TypeAlias = OpenStream | CloseStream | FetchResults
 """What a broker wants of the back end."""
 
 
+class Replace(msgspec.Struct, frozen=True):
+    """Have a replica started for a broker that has failed; whoever starts it makes sure that the old life is over."""
+
+    broker: str
+    session: str
+    """The life that has failed; for a later one nothing is to be done."""
+    why: str
+    """How it failed: crash or hang."""
+    protocol: str
+    neighbours: tuple[tuple[str, str], ...]
+    """The names and addresses of all brokers that it was linked to, the one that asks included."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something for the records, if any are kept."""
 
@@ -138,5 +151,6 @@ Effect: TypeAlias = (
     | NotMoved
     | MeasureRoundTrips
     | Record
+    | Replace
     | BackEndRequest
 )

@@ -56,11 +56,13 @@ class Link:
 
     __slots__ = (
         "_ack_owed",
+        "_answers",
         "_asks",
         "_config",
         "_control",
         "_data_received_count",
         "_data_sent_count",
+        "_data_window_count",
         "_done_count",
         "_done_told_count",
         "_expected",
@@ -71,6 +73,7 @@ class Link:
         "_progress_s",
         "_resend_index",
         "_unacknowledged",
+        "acks_count",
         "connected",
         "data",
     )
@@ -95,6 +98,10 @@ class Link:
         self._data_received_count = 0
         self._done_count = 0
         self._done_told_count = 0
+        self._data_window_count = config.data_window_count
+        self._answers = False
+        self.acks_count = 0
+        """Acknowledgements that came by themselves; with `expects` it tells whether the peer says anything."""
         self.connected = False
 
     @property
@@ -165,19 +172,35 @@ class Link:
         """Whether `take` would return something that should not wait: a message, a question, the report of a gap."""
         if not self.connected:
             return False
-        if self._resend_index is not None or self._gap_seen or self._asks:
+        if self._resend_index is not None or self._gap_seen or self._asks or (self._answers and self._ack_owed):
             return True
         if not (self._control or self.data):
             return False
-        config = self._config
-        return self._next_number - self._oldest_number < config.window_frames_count and (
-            bool(self._control) or self._data_sent_count - self._peer_done_count < config.data_window_count
+        return self._next_number - self._oldest_number < self._config.window_frames_count and (
+            bool(self._control) or self._data_sent_count - self._peer_done_count < self._data_window_count
         )
 
     @property
     def _credit_count(self) -> int:
         """Data messages that the peer has room for."""
-        return self._config.data_window_count - self._data_sent_count + self._peer_done_count
+        return max(0, self._data_window_count - self._data_sent_count + self._peer_done_count)
+
+    def hold_data(self) -> None:
+        """Send no data until `release_data`; control goes on."""
+        self._data_window_count = 0
+
+    def release_data(self) -> None:
+        """Send data again."""
+        self._data_window_count = self._config.data_window_count
+
+    def ask(self) -> None:
+        """Have the peer say something, if only that it has nothing to say."""
+        self._asks = True
+
+    def undelivered_data(self) -> list[Sendable]:
+        """The data that the peer has not acknowledged, sent or not, in its order."""
+        sent = [message for message in chain.from_iterable(self._unacknowledged) if not is_control(message)]
+        return [*sent, *self.data]
 
     def take(self, now_s: float, messages_max_count: int = BATCH_MAX_COUNT) -> Payload | Ack | None:
         """The next frame to send, with up to so many messages; None if nothing is to be said or windows are full."""
@@ -202,21 +225,21 @@ class Link:
                 return self._payload(number, messages)
         if self._ack_owed or self._asks:
             gap, asks = self._gap_seen, self._asks
-            self._ack_owed = self._gap_seen = self._asks = False
+            self._ack_owed = self._gap_seen = self._asks = self._answers = False
             self._done_told_count = self._done_count
             return Ack(self._seen_number(), gap, self._done_count, asks)
         return None
 
     def take_one(self, now_s: float) -> Payload | Ack | None:
         """`take` with one message at most: soon done where that is a publication and nothing else is to be said."""
-        data, number, config = self.data, self._next_number, self._config
+        data, number = self.data, self._next_number
         if (
             not data
             or self._control
             or self._resend_index is not None
             or not self.connected
-            or number - self._oldest_number >= config.window_frames_count
-            or self._data_sent_count - self._peer_done_count >= config.data_window_count
+            or number - self._oldest_number >= self._config.window_frames_count
+            or self._data_sent_count - self._peer_done_count >= self._data_window_count
         ):
             return self.take(now_s, 1)
         if number == self._oldest_number:
@@ -263,8 +286,9 @@ class Link:
             self._peer_done_count = min(frame.done, self._data_sent_count)
             self._progress_s = now_s
         if isinstance(frame, Ack):
+            self.acks_count += 1
             if frame.asks:
-                self._ack_owed = True
+                self._ack_owed = self._answers = True
             if frame.gap and self._next_number > self._oldest_number and self._resend_index is None:
                 self._resend_index = 0
                 self._progress_s = now_s
@@ -334,7 +358,9 @@ class Link:
         """When `wake` should be called next, None if nothing waits for the peer."""
         if not self.connected:
             return None
-        if self._next_number > self._oldest_number or (self.data and self._credit_count <= 0):
+        if self._next_number > self._oldest_number or (
+            self.data and not self._credit_count and self._data_window_count
+        ):
             return self._progress_s + self._config.retransmit_after_s
         return None
 

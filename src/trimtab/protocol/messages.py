@@ -281,6 +281,53 @@ class Stayed(Message, frozen=True, tag="stayed"):
     move: str
 
 
+class Neighbours(Message, frozen=True, tag="neighbours"):
+    """All brokers that the sender is linked to and where they are found, so that others can replace the sender."""
+
+    names: tuple[str, ...]
+    addresses: tuple[str, ...] = ()
+
+
+class AdvertisementsTold(Message, frozen=True, tag="advsend"):
+    """To a replica: the sender has told all advertisements that the broker before it knew from there."""
+
+
+class SubscriptionsWanted(Message, frozen=True, tag="subs?"):
+    """A replica has passed on all advertisements; what they pull may come, and `SubscriptionsTold` behind it."""
+
+
+class SubscriptionsTold(Message, frozen=True, tag="subsend"):
+    """To a replica: the sender has told all subscriptions that the replica's advertisements pull."""
+
+
+class Replicated(Message, frozen=True, tag="replicated"):
+    """A replica has the routing state of the broker that it replaces, as far as neighbours have it.
+
+    The names are those of all brokers that are reached through it.
+    """
+
+    names: tuple[str, ...]
+    addresses: tuple[str, ...] = ()
+
+
+class KnownFilter(msgspec.Struct, frozen=True):
+    """An advertisement or subscription: its id and its filter."""
+
+    id: str
+    filter: Filter
+
+
+class Unclaimed(Message, frozen=True, tag="unclaimed"):
+    """To a replica: what came from the broker before it and has not come again; clients of it may still return."""
+
+    advertisements: tuple[KnownFilter, ...]
+    subscriptions: tuple[KnownFilter, ...]
+
+
+class Returned(Message, frozen=True, tag="returned"):
+    """A client whose broker has begun another life has told it all that the earlier one knew."""
+
+
 MapMessage = (
     Advertise
     | Unadvertise
@@ -307,6 +354,13 @@ MapMessage = (
     | End
     | Stay
     | Stayed
+    | Neighbours
+    | AdvertisementsTold
+    | SubscriptionsWanted
+    | SubscriptionsTold
+    | Replicated
+    | Unclaimed
+    | Returned
 )
 """Every message but publications: those that travel as maps."""
 

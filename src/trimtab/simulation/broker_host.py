@@ -11,7 +11,7 @@ from trimtab.broker.core import Broker
 from trimtab.broker.peers import Peer
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record
+from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Step, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.messages import Publish
@@ -108,6 +108,9 @@ class BrokerHost:
         """Told what the broker's agents have for the records, where records are wanted."""
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
+        self.provide: Callable[[Replace], None] | None = None
+        """Who starts replicas, if anybody does."""
+        self.is_dead = False
         self._clock = clock
         self._transport = transport
         self._closed = closed
@@ -117,6 +120,7 @@ class BrokerHost:
         self._meters = broker.meters
         self._is_matching = False
         self._is_sending = False
+        self._is_stopped = False
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._arrived_s: deque[float] = deque()
         """When the publications of the input queue arrived."""
@@ -178,7 +182,15 @@ class BrokerHost:
         self._clock.at(self._clock.now_s + for_s, self._resume)
         return True
 
+    def stop(self, *, is_dead: bool) -> None:
+        """Do nothing any more; a dead broker has not even a memory of what arrives."""
+        self.is_paused = True
+        self.is_dead = self.is_dead or is_dead
+        self._is_stopped = True
+
     def _resume(self) -> None:
+        if self._is_stopped:
+            return
         self.is_paused = False
         waiting, self._waiting = self._waiting, deque()
         for action, arguments in waiting:
@@ -187,7 +199,7 @@ class BrokerHost:
 
     def waits(self, action: Callable[..., None], *arguments: Any) -> bool:
         """Whether the broker is paused; if so it does this later."""
-        if self.is_paused:
+        if self.is_paused and not self._is_stopped:
             self._waiting.append((action, arguments))
         return self.is_paused
 
@@ -347,6 +359,9 @@ class BrokerHost:
             elif isinstance(effect, Record):
                 if self.records is not None:
                     self.records.told(effect.record)
+            elif isinstance(effect, Replace):
+                if self.provide is not None:
+                    self.provide(effect)
             elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self.back_end is not None:
                 self.back_end.ask(self, effect)
 

@@ -102,6 +102,13 @@ class Connection:
         """The host at the other end."""
         return self.second if end == self.ends[0] else self.first
 
+    def hand_to(self, host: Host) -> None:
+        """One end is another machine from now on, under the same name."""
+        if host.name == self.ends[0]:
+            self.first = host
+        else:
+            self.second = host
+
     def add_faults(self, faults: Iterable[FrameFault]) -> None:
         """Something happens to frames of this connection."""
         self.faults.extend(faults)

@@ -91,10 +91,46 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         _check_times(self.at_s, self.for_s)
 
 
-Fault: TypeAlias = Drop | Duplicate | Delay | Reorder | Cut | Partition | Pause
+class Crash(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="crash"):
+    """A broker's process is killed: all that it knew is lost, and its connections break; it does not come back."""
+
+    broker: str
+    at_s: float
+    noticed_after_s: float = 0.0
+    """The other ends of its connections notice after so long."""
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.noticed_after_s)
+
+
+class Hang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="hang"):
+    """A broker does nothing any more, while its connections stand."""
+
+    broker: str
+    at_s: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, 0.0)
+
+
+class Congest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="congest"):
+    """Other work leaves a broker's processor so slow for a while."""
+
+    broker: str
+    at_s: float
+    for_s: float
+    cpu_mhz: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+        if self.cpu_mhz <= 0:
+            raise ValueError("a congested broker has a processor yet")
+
+
+Fault: TypeAlias = Drop | Duplicate | Delay | Reorder | Cut | Partition | Pause | Crash | Hang | Congest
 
 KINDS = ("drop", "duplicate", "delay", "reorder", "cut", "partition", "pause")
-"""The names of all kinds."""
+"""The names of all kinds that heal, and that no broker forgets anything by."""
 
 
 def _check_times(at_s: float, for_s: float) -> None:

@@ -31,7 +31,8 @@ from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.client_host import ClientHost, Surroundings
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Transport
-from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
+from trimtab.simulation.failures import Failures
+from trimtab.simulation.faults import Congest, Crash, Cut, Fault, FrameFault, Hang, Partition, Pause
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.trace import Trace
 
@@ -76,6 +77,8 @@ class World:
         self._around.brokers = self.brokers
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
+        self.failures = Failures(self)
+        """Brokers that die, and replicas for them."""
 
     # ---- time ----
 
@@ -150,19 +153,12 @@ class World:
         """Start a broker, with agents inside."""
         if config.name in self.brokers or config.name in self.clients:
             raise ValueError(f"the name {config.name} is in use")
-        capacity = capacity or Capacity()
+        self.start_broker(_measured(config, capacity or Capacity()), capacity or Capacity(), agents)
+
+    def start_broker(self, config: BrokerConfig, capacity: Capacity, agents: Sequence[Agent]) -> BrokerHost:
+        """Start a broker on a machine of its own; one of the same name is found no more."""
         kind = ObservedBroker if config.slow_policy == "block" else BoundedBroker
-        if capacity.bandwidth_mbps:
-            meters = msgspec.structs.replace(config.meters, bandwidth_bytes_per_s=capacity.bandwidth_mbps * 1e6 / 8)
-            config = msgspec.structs.replace(config, meters=meters)
-        if capacity.memory_mb:
-            meters = msgspec.structs.replace(config.meters, memory_bytes=capacity.memory_mb * 1e6)
-            config = msgspec.structs.replace(config, meters=meters)
-        if capacity.cpu_mhz:
-            slope_s = matching_delay_s(1, capacity.cpu_mhz)
-            meters = msgspec.structs.replace(config.meters, matching_s_per_subscription=slope_s)
-            config = msgspec.structs.replace(config, meters=meters)
-        self.brokers[config.name] = BrokerHost(
+        host = self.brokers[config.name] = BrokerHost(
             kind(config, self.checker, agents, self.now_s),
             capacity,
             self.clock,
@@ -171,10 +167,12 @@ class World:
             commit_s=self._bundle_s,
             acknowledge_after_s=self._acknowledge_after_s,
         )
-        self.brokers[config.name].records = self.records
+        host.records = self.records
+        host.provide = self.failures.provide
         if config.has_back_end and self.back_end is not None:
-            self.brokers[config.name].back_end = self.back_end
-            self.back_end.join(self.brokers[config.name])
+            host.back_end = self.back_end
+            self.back_end.join(host)
+        return host
 
     def add_back_end(self, channels: tuple[str, ...], latency_s: float = 0.001) -> BackEnd:
         """A back end for the brokers that are started afterwards and may have one."""
@@ -227,6 +225,12 @@ class World:
                 self.at(fault.at_s, self.transport.partition, frozenset(fault.brokers), fault.for_s)
             case Pause(broker=broker):
                 self.at(fault.at_s, self._pause, broker, fault.for_s)
+            case Crash(broker=broker):
+                self.at(fault.at_s, self.failures.kill, broker, fault.noticed_after_s)
+            case Hang(broker=broker):
+                self.at(fault.at_s, self.failures.hang, broker)
+            case Congest(broker=broker):
+                self.at(fault.at_s, self.failures.congest, broker, fault.cpu_mhz, fault.for_s)
             case FrameFault():
                 self.transport.add_frame_fault(fault)
 
@@ -294,3 +298,15 @@ class World:
         """A client goes for good, and with it all that it advertised and subscribed to."""
         self.checker.left(client)
         self.clients[client].leave()
+
+
+def _measured(config: BrokerConfig, capacity: Capacity) -> BrokerConfig:
+    """A broker's configuration with what its machine can do, which its meters compare with what it does."""
+    meters = config.meters
+    if capacity.bandwidth_mbps:
+        meters = msgspec.structs.replace(meters, bandwidth_bytes_per_s=capacity.bandwidth_mbps * 1e6 / 8)
+    if capacity.memory_mb:
+        meters = msgspec.structs.replace(meters, memory_bytes=capacity.memory_mb * 1e6)
+    if capacity.cpu_mhz:
+        meters = msgspec.structs.replace(meters, matching_s_per_subscription=matching_delay_s(1, capacity.cpu_mhz))
+    return msgspec.structs.replace(config, meters=meters)

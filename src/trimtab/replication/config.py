@@ -1,0 +1,55 @@
+"""The configuration of replication: how failures are noticed and how a failed broker is replaced."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+Protocol: TypeAlias = Literal["basic", "synchronous", "incremental"]
+"""How publications go on while a replica learns its routes (sections 3.1, 4.1 and 4.2 of the paper)."""
+
+PROTOCOLS: Final[tuple[Protocol, ...]] = get_args(Protocol)
+
+
+class ReplicationConfig(msgspec.Struct, frozen=True):
+    """One broker's settings."""
+
+    protocol: Protocol = "synchronous"
+    """basic: publications go on at once and may be lost; synchronous: they wait until all routes are there;
+    incremental: each goes on when a route for it is there, in whatever order that happens."""
+
+    look_every_s: float = 0.5
+    """How often a neighbour's signs of life are looked at; one that was silent since the last look is asked."""
+
+    suspect_after_s: float = 1.0
+    """A neighbour that was silent, or away, for so long is suspected: a lost frame or a short pause is shorter."""
+
+    crash_after_s: float = 1.0
+    """A neighbour whose connection broke and has not come back for so long has crashed; a restart of TCP is shorter."""
+
+    hang_after_s: float = 3.0
+    """A connected neighbour that has said nothing for so long, though asked, hangs; above the longest pause."""
+
+    congested_count: int = 1_024
+    """A queue towards a neighbour that is as long as that, the usual window, shows that it does not keep up."""
+
+    congested_after_s: float = 2.0
+    """A neighbour that answers but does not keep up for so long is congested; bursts are shorter."""
+
+    ask_again_s: float = 5.0
+    """The neighbours of a failed broker ask for a replica one after the other at this distance until one is there."""
+
+    clients_return_within_s: float = 30.0
+    """A replica keeps what is for clients of the broker before it for so long; later they are treated as gone."""
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"no protocol of replication is called {self.protocol}; there are {', '.join(PROTOCOLS)}")
+        times_s = (self.look_every_s, self.suspect_after_s, self.crash_after_s, self.hang_after_s)
+        if min(*times_s, self.congested_after_s, self.ask_again_s, self.clients_return_within_s) <= 0:
+            raise ValueError("every time of replication is positive")
+        if self.hang_after_s < 2 * self.look_every_s:
+            raise ValueError("a neighbour needs two looks to be asked and to answer before it can be said to hang")
+        if self.congested_count < 1:
+            raise ValueError("a congested queue holds at least one publication")

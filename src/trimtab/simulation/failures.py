@@ -1,0 +1,123 @@
+"""Brokers of a simulated world that die, hang or are congested, and who starts replicas for them.
+
+A dead broker loses all it knew. A replica takes its name and its place: what is found under the name is another machine
+from then on. Whoever starts it makes sure that the life before it is over, as an operator's system would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from trimtab.protocol.effects import Replace
+
+if TYPE_CHECKING:
+    from trimtab.simulation.world import World
+
+
+class Provisioner(Protocol):
+    """Who starts a replica for a broker that has failed."""
+
+    def provide(self, request: Replace) -> None:
+        """Start one, unless that is under way or done."""
+        ...
+
+
+class StandByPool:
+    """Machines that stand by: a replica begins a while after it was asked for, as long as there are any."""
+
+    def __init__(self, world: World, start_after_s: float, machines_count: int) -> None:
+        self._world = world
+        self._start_after_s = start_after_s
+        self.machines_count = machines_count
+        self._under_way: dict[tuple[str, str], None] = {}
+
+    def provide(self, request: Replace) -> None:
+        """Take a machine; a life that was asked for before is not replaced twice."""
+        key = (request.broker, request.session)
+        if key in self._under_way or not self.machines_count:
+            return
+        if self._world.brokers[request.broker].broker.config.session != request.session:
+            return
+        self.machines_count -= 1
+        self._under_way[key] = None
+        self._world.at(self._world.now_s + self._start_after_s, self._world.failures.replace, request)
+
+
+class Failures:
+    """What fails in a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.provisioner: Provisioner | None = None
+        """Who starts replicas; without one a failed broker stays away."""
+        self.requests: list[tuple[float, Replace]] = []
+        """When brokers asked for replicas."""
+        self.replaced_count = 0
+        self.clients_return_s = 0.5
+        """Clients try their broker's address again within so long."""
+
+    def kill(self, name: str, noticed_after_s: float = 0.0) -> None:
+        """End a broker's process: its connections break, what is under way is lost, and so is all it knew."""
+        world = self._world
+        host = world.brokers.get(name)
+        if host is None or host.is_dead:
+            return
+        world.faults_count["crash"] += 1
+        host.stop(is_dead=True)
+        for connection in host.connections.values():
+            connection.stays_down = True
+            if connection.is_up:
+                after_s = (0.0, noticed_after_s) if connection.first is host else (noticed_after_s, 0.0)
+                world.transport.take_down(connection, after_s)
+
+    def hang(self, name: str) -> None:
+        """Let a broker do nothing any more while its connections stand."""
+        host = self._world.brokers.get(name)
+        if host is not None and not host.is_dead:
+            self._world.faults_count["hang"] += 1
+            host.stop(is_dead=False)
+
+    def congest(self, name: str, cpu_mhz: float, for_s: float) -> None:
+        """Slow a broker's processor down for a while."""
+        host = self._world.brokers.get(name)
+        if host is None:
+            return
+        self._world.faults_count["congest"] += 1
+        usual = host.capacity
+        host.capacity = msgspec.structs.replace(usual, cpu_mhz=cpu_mhz)
+        self._world.at(self._world.now_s + for_s, setattr, host, "capacity", usual)
+
+    def provide(self, request: Replace) -> None:
+        """A broker asks for a replica."""
+        self.requests.append((self._world.now_s, request))
+        if self.provisioner is not None:
+            self.provisioner.provide(request)
+
+    def replace(self, request: Replace) -> None:
+        """Begin another life of a broker, on a machine of the same kind, once the one before it is surely over."""
+        world = self._world
+        before = world.brokers[request.broker]
+        if before.broker.config.session != request.session:
+            return
+        self.kill(request.broker)
+        self.replaced_count += 1
+        config = msgspec.structs.replace(
+            before.broker.config,
+            session=f"{request.session}+",
+            neighbours=tuple(name for name, _ in request.neighbours),
+        )
+        after = world.start_broker(config, before.capacity, ())
+        for peer, connection in before.connections.items():
+            client = world.clients.get(peer)
+            if client is not None and client.connections.get(request.broker) is not connection:
+                continue  # it has left, or moved on
+            connection.hand_to(after)
+            after.connections[peer] = connection
+            other = world.brokers.get(peer)
+            if other is not None and other.is_dead:
+                continue  # linked when that one is replaced
+            connection.stays_down = False
+            delay_s = 0.0 if client is None else world.rng.uniform(0.0, self.clients_return_s)
+            world.at(world.now_s + delay_s, world.transport.bring_up, connection)
