@@ -48,6 +48,14 @@ def test_a_publication_is_printed_once_though_two_alternatives_match(network: Ne
     assert set(shown[0]) == {"publication", "publisher", "sequence", "delay_s", "hops"}
 
 
+def test_deliveries_that_took_longer_than_wanted_are_marked_and_counted(network: Network) -> None:
+    process = subscriber("--broker", network.address("B2"), "late > 5", "--count", "1", "--json", "--within", "1us")
+    assert trimtab("pub", "--broker", network.address("B1"), "late = 9").returncode == 0
+    stdout, stderr = process.communicate(timeout=20)
+    assert json.loads(stdout)["late"] is True
+    assert stderr == "1 of 1 deliveries took more than 1e-06 s\n"
+
+
 def test_lines_of_standard_input_are_published(network: Network) -> None:
     process = subscriber("--broker", network.address("B1"), "n > 0", "--count", "300")
     lines = "".join(f"[n,{number}]\n" for number in range(301)) + "# a comment\n\n[other,'kind']\n"
@@ -137,6 +145,7 @@ def test_a_port_in_use_is_said(network: Network, tmp_path: Path) -> None:
         (["status", "nowhere.toml"], "nowhere.toml: cannot be read"),
         (["sub", "--broker", "here", "a > 1"], "--broker: 'here' is not an address; expected HOST:PORT"),
         (["sub", "--broker", "127.0.0.1:1", "a >"], "FILTER 1, column"),
+        (["sub", "--broker", "127.0.0.1:1", "a > 1", "--within", "soon"], "--within: 'soon' is not a duration"),
         (["sub", "--broker", "127.0.0.1:1", "a > 1", "--for", "nan"], "--for: expected a number of seconds above 0"),
         (["pub", "--broker", "127.0.0.1:1", "[a,"], "PUBLICATION 1, column"),
         (["pub", "--broker", "127.0.0.1:1", "--advertise", "a >", "[a,1]"], "--advertise, column"),

@@ -115,6 +115,8 @@ MESSAGES: list[AnyMessage] = [
     Stayed(move="c/m1"),
     SubscribeChannel(id="c1", channel="OfType", arguments={"event": "flood", "level": 3, "near": 0.5}, after=7),
     ChannelConfirmed(id="c1", position=7),
+    Subscribe(id="s2", filter=FILTER, within_s=1.5),
+    MoveIn(move="c/m1", old_broker="B1", subscriptions=(MovedSubscription("c/s1", "c/s1@1", FILTER, 0.2),)),
 ]
 
 

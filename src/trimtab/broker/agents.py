@@ -107,6 +107,11 @@ class View:
             return []
         return [self._broker.tables.subscriptions[id].filter for id in peer.subscriptions]
 
+    def requirements_of(self, client: str) -> list[float | None]:
+        """The times within which a client wants what it subscribed to."""
+        peer = self._broker.peers.get(client)
+        return [] if peer is None else list(peer.subscriptions.values())
+
     def channel_clients(self) -> list[str]:
         """The clients with channels that may be moved."""
         desk, peers = self._broker.channels, self._broker.peers

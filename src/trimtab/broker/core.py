@@ -571,7 +571,7 @@ class Broker:
         if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
             return
         if peer.role == "client":
-            peer.subscriptions[message.id] = None
+            peer.subscriptions[message.id] = message.within_s
         self.say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
         if self._subscription_confirmations.begin(message.id):
             self._confirm_subscriptions([message.id], now_s)

@@ -54,7 +54,8 @@ class Moves:
             broker.refuse(peer, message.move, reason or f"no way leads to {message.old_broker}", now_s)
             return
         for moved in message.subscriptions:
-            broker.subscribe(peer, Subscribe(id=moved.new_id, filter=moved.filter, cause=message.move), now_s)
+            request = Subscribe(id=moved.new_id, filter=moved.filter, within_s=moved.within_s, cause=message.move)
+            broker.subscribe(peer, request, now_s)
         marker = Handover(
             move=message.move,
             client=peer.name,

@@ -32,7 +32,8 @@ class Peer:
         self.accepted_owed = False
         self.advertisements: dict[str, None] = {}
         self.announcements: Announcements | None = None
-        self.subscriptions: dict[str, None] = {}
+        self.subscriptions: dict[str, float | None] = {}
+        """A client's subscriptions, each with the time within which it wants its publications, if it said."""
         self.lease_ends_s: float | None = None
         self.behind: dict[str, str] = {}
         """Brokers that are reached through this neighbour, itself included, and their addresses."""

@@ -37,6 +37,7 @@ async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
     recorder: Recorder | None = None,
     *,
     as_json: bool,
+    within_s: float | None = None,
 ) -> int:
     """Print deliveries, and record them if wanted, until there are enough of them or the time is over."""
     client = await connect()
@@ -44,7 +45,7 @@ async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
         client.on_move = recorder.record
     printed = _Printed(client, recorder)
     try:
-        subscription = await client.subscribe(*filters, channels=channels)
+        subscription = await client.subscribe(*filters, channels=channels, within_s=within_s)
         with _stopping_on_sigterm():
             typer.echo("subscribed", err=True)
             async with asyncio.timeout(for_s):
@@ -56,6 +57,10 @@ async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
             return 1
     finally:
         sys.stdout.flush()
+        if within_s is not None:
+            typer.echo(
+                f"{printed.late_count:,} of {printed.count:,} deliveries took more than {within_s:g} s", err=True
+            )
         await client.close()
     return 0
 
@@ -67,9 +72,11 @@ class _Printed:
         self._client = client
         self._recorder = recorder
         self.count = 0
+        self.late_count = 0
 
     def add(self, delivery: Delivery) -> None:
         self.count += 1
+        self.late_count += bool(delivery.late_for)
         if self._recorder is not None:
             self._recorder.record(
                 DeliveryRecord(
@@ -81,6 +88,7 @@ class _Printed:
                     delay_s=delivery.delay_s,
                     hops=delivery.hops,
                     subscriptions_count=len(delivery.subscriptions),
+                    late_count=len(delivery.late_for),
                 )
             )
 
@@ -97,17 +105,20 @@ async def _print_deliveries(subscription: Subscription, count: int | None, print
 
 
 def _as_text(delivery: Delivery) -> str:
-    return f"{delivery.publisher} {delivery.sequence} {delivery.publication}\n"
+    late = f"  (late: {delivery.delay_s:.3f} s)" if delivery.late_for else ""
+    return f"{delivery.publisher} {delivery.sequence} {delivery.publication}{late}\n"
 
 
 def _as_json(delivery: Delivery) -> str:
-    shown = {
+    shown: dict[str, object] = {
         "publication": delivery.publication.values_by_name,
         "publisher": delivery.publisher,
         "sequence": delivery.sequence,
         "delay_s": round(delivery.delay_s, 6),
         "hops": delivery.hops,
     }
+    if delivery.late_for:
+        shown["late"] = True
     return json.dumps(shown, ensure_ascii=False) + "\n"
 
 

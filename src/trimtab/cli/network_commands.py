@@ -15,6 +15,7 @@ import typer
 
 from trimtab.cli.input_lines import STDIN, placed, printable, refuse
 from trimtab.language import Filter, LanguageError, Publication
+from trimtab.language.durations import parse_duration_s
 from trimtab.protocol.channels import parse_channel
 from trimtab.protocol.messages import WireValue
 
@@ -106,6 +107,10 @@ def sub(  # noqa: PLR0917 (each one is an option)
     ] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after N deliveries.")] = None,
     for_s: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="End after this time.")] = None,
+    within: Annotated[
+        str | None,
+        typer.Option("--within", metavar="TIME", help="How long publications may take, as in 1.5s or 200ms."),
+    ] = None,
     records: RecordsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -114,12 +119,14 @@ def sub(  # noqa: PLR0917 (each one is an option)
     Writes `subscribed` to standard error once the filters are in force at every broker on the way to the publishers.
     With --json each line is an object with publication, publisher, sequence, delay_s and hops.
     With --count and --for together the exit code is 1 if fewer came in time.
+    With --within deliveries that took longer are marked, and counted at the end; the policy `delay` balances by it.
 
     \b
     Example:
       trimtab sub --broker 127.0.0.1:7003 "class = 'STOCK' AND volume > 300000" --count 5 --json
       trimtab sub --broker 127.0.0.1:7003 --channel 'EmergencyOfType(event => "flood")'
       trimtab sub --coordinator 127.0.0.1:7100 --site 3,4 "class = 'STOCK'"
+      trimtab sub --broker 127.0.0.1:7003 "class = 'WAVE' AND height > 2" --within 1.5s
     """
     from trimtab.cli.network_clients import subscribe_and_print
     from trimtab.network.client import Client
@@ -128,6 +135,9 @@ def sub(  # noqa: PLR0917 (each one is an option)
         refuse("--for: expected a number of seconds above 0")
     wanted = [each for number, text in enumerate(filters or (), 1) for each in _parsed(f"FILTER {number}", text, _all)]
     streams = [_channel(text) for text in channels or ()]
+    within_s = _duration_s("--within", within) if within is not None else None
+    if within_s is not None and not wanted:
+        refuse("--within is for filters: the results of channels have no latency requirement")
     if not wanted and not streams:
         refuse("expected a FILTER or --channel: what is wanted?")
     if (broker is None) == (coordinator is None):
@@ -144,7 +154,16 @@ def sub(  # noqa: PLR0917 (each one is an option)
         return await Client.connect(where)
 
     with record_files(records, name) as recorder:
-        run_client(subscribe_and_print(connect, wanted, streams, count, for_s, recorder, as_json=as_json))
+        run_client(
+            subscribe_and_print(connect, wanted, streams, count, for_s, recorder, as_json=as_json, within_s=within_s)
+        )
+
+
+def _duration_s(option: str, text: str) -> float:
+    try:
+        return parse_duration_s(text)
+    except LanguageError as error:
+        refuse(f"{option}: {error}")
 
 
 def _channel(text: str) -> tuple[str, dict[str, WireValue]]:

@@ -15,6 +15,7 @@ from trimtab.client.config import ClientConfig
 from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
+from trimtab.client.requirements import Requirements
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.channels import STREAM_MARK
@@ -88,6 +89,7 @@ class ClientSession:
         """The advertisements in force; what they announce may be sent."""
         self._subscriptions: dict[str, Filter] = {}
         self._own_filters = OwnFilters()
+        self._requirements = Requirements()
         self._held: deque[Publish | Unadvertise] = deque()
         self._ending: dict[str, None] = {}
         """Advertisements that end as soon as the publications before their end are sent."""
@@ -130,13 +132,22 @@ class ClientSession:
         self._held.append(Unadvertise(id=id))
         self._release(now_s)
 
-    def subscribe(self, filter: Filter, now_s: float) -> str:
-        """Ask for what the filter matches; an `InForce` effect tells when nothing will be missed."""
+    def subscribe(self, filter: Filter, now_s: float, within_s: float | None = None) -> str:
+        """Ask for what the filter matches, perhaps within a time; `InForce` tells when nothing will be missed."""
         id = self._new_id("s")
+        self._requirements.add(id, within_s)
         self._subscriptions[id] = filter
         self._own_filters.add(id, filter)
-        self._say(Subscribe(id=id, filter=filter), now_s)
+        self._say(self._request(id, id), now_s)
         return id
+
+    def _request(self, id: str, wire_id: str) -> Subscribe:
+        return Subscribe(id=wire_id, filter=self._subscriptions[id], within_s=self._requirements.of(id))
+
+    @property
+    def late_counts(self) -> dict[str, int]:
+        """Deliveries that came later than wanted, by subscription."""
+        return self._requirements.late_counts
 
     def subscribe_channel(
         self, channel: str, arguments: Mapping[str, WireValue], now_s: float, after: int = FROM_NOW_ON
@@ -404,7 +415,7 @@ class ClientSession:
             self.broker,
             self._broker_session,
             [
-                MovedSubscription(self.wire_id(id), wire_id, self._subscriptions[id])
+                MovedSubscription(self.wire_id(id), wire_id, self._subscriptions[id], self._requirements.of(id))
                 for id, wire_id in move.wire_ids.items()
                 if id in self._subscriptions
             ],
@@ -509,8 +520,8 @@ class ClientSession:
         self._said_in_move.clear()
         for id, filter in self._advertisements.items():
             self.link.enqueue(Advertise(id=self._wire_ids.get(id, id), filter=filter), now_s)
-        for id, filter in self._subscriptions.items():
-            self.link.enqueue(Subscribe(id=self._wire_ids.get(id, id), filter=filter), now_s)
+        for id in self._subscriptions:
+            self.link.enqueue(self._request(id, self.wire_id(id)), now_s)
         self._enqueue_all(self._channels.request_all(), now_s)
         self._in_force.clear()
         self._announced = Announcements()
@@ -628,7 +639,8 @@ class ClientSession:
             return None  # unsubscribed meanwhile
         publication = Publication.trusted(message.values)
         delay_s = now_s - message.origin_s
-        return Deliver(wanted, publication, publisher, sequence, delay_s, message.hops, message.session)
+        late_for = self._requirements.missed(wanted, delay_s) if self._requirements else ()
+        return Deliver(wanted, publication, publisher, sequence, delay_s, message.hops, message.session, late_for)
 
     def _deliver_result(self, message: Publish, now_s: float) -> Deliver | None:
         """A result of a channel: its position says whether it is the next one."""
@@ -659,6 +671,7 @@ class ClientSession:
         self._in_force.pop(id, None)
         self._ids_by_wire_id.pop(self._wire_ids.get(id, id), None)
         self._own_filters.remove(id)
+        self._requirements.remove(id)
 
     def _new_id(self, kind: str) -> str:
         id = f"{self.name}/{kind}{self._next_id}"

@@ -223,6 +223,7 @@ class LoadRun:
                     delivery.delay_s,
                     delivery.hops,
                     len(delivery.subscriptions),
+                    len(delivery.late_for),
                 )
             )
 

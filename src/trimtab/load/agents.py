@@ -46,6 +46,10 @@ class Host(Protocol):
         """A client's subscriptions."""
         ...
 
+    def requirements_of(self, client: str) -> list[float | None]:
+        """The times within which a client wants the publications of its subscriptions, in the order of `filters_of`."""
+        ...
+
     def channel_clients(self) -> list[str]:
         """The clients without advertisements that have subscriptions to channels."""
         ...

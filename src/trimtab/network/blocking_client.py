@@ -42,9 +42,14 @@ class BlockingClient:
         """Announce what will be published; returns its id when the whole network knows."""
         return self._await(self._client.advertise(filter))
 
-    def subscribe(self, *filters: Filter, callback: Callable[[Delivery], None] | None = None) -> Subscription:
-        """Ask for what any of the filters matches; callbacks run in the client's thread."""
-        return self._await(self._client.subscribe(*filters, callback=callback))
+    def subscribe(
+        self,
+        *filters: Filter,
+        callback: Callable[[Delivery], None] | None = None,
+        within_s: float | None = None,
+    ) -> Subscription:
+        """Ask for what any of the filters matches, perhaps within a time; callbacks run in the client's thread."""
+        return self._await(self._client.subscribe(*filters, callback=callback, within_s=within_s))
 
     def deliveries(self, subscription: Subscription, timeout_s: float | None = None) -> Iterator[Delivery]:
         """The deliveries of a subscription; ends when it ends or when none has come for `timeout_s`."""

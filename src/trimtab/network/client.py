@@ -321,14 +321,17 @@ class Client:
         *filters: Filter,
         channels: Sequence[tuple[str, Mapping[str, Value]]] = (),
         callback: Callable[[Delivery], None] | None = None,
+        within_s: float | None = None,
     ) -> Subscription:
         """Ask for what any of the filters matches, and for the results of channels; returns when all is in force.
 
         Each publication comes once, however many of the filters match. Deliveries go to the callback, or else wait in
-        the subscription, which is an asynchronous iterator. A channel is given with its arguments by name.
+        the subscription, which is an asynchronous iterator. A channel is given with its arguments by name. With
+        `within_s` the network strives to deliver what the filters match within that time of its publication; a
+        delivery that takes longer comes all the same, says so (`late_for`) and is counted (`late_count`).
         """
         self.check()
-        ids = tuple(self._session.subscribe(filter, now_s()) for filter in filters)
+        ids = tuple(self._session.subscribe(filter, now_s(), within_s) for filter in filters)
         ids += tuple(self._subscribe_channel(channel, arguments, FROM_NOW_ON) for channel, arguments in channels)
         subscription = Subscription(self, ids, callback)
         for id in ids:
@@ -359,6 +362,11 @@ class Client:
             return self._session.subscribe_channel(channel, arguments, now_s(), after)
         except ValueError as error:
             raise RefusedError(str(error)) from None
+
+    @property
+    def late_count(self) -> int:
+        """Deliveries that came later than their subscriptions wanted, one for each such subscription."""
+        return sum(self._session.late_counts.values())
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """End a subscription."""

@@ -33,6 +33,8 @@ class Deliver(msgspec.Struct, frozen=True):
     hops: int
     session: str = ""
     """The publisher's: in another one it counts anew."""
+    late_for: tuple[str, ...] = ()
+    """Those of the subscriptions that wanted it within a shorter time."""
 
 
 class InForce(msgspec.Struct, frozen=True):

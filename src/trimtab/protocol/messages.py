@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from trimtab.language import Filter, limits
+from trimtab.language.durations import DURATION_MAX_S
 
 VERSION: Final = 1
 """The version of the protocol; two ends that differ do not talk."""
@@ -27,6 +28,9 @@ WireValue: TypeAlias = (
     | bool
 )
 """A value of the language: MessagePack could say more."""
+
+Within: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=DURATION_MAX_S)] | None
+"""A latency requirement in seconds: how long a publication may take from its publisher to the subscriber, if any."""
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
@@ -49,10 +53,15 @@ class Unadvertise(Message, frozen=True, tag="unadv"):
 
 
 class Subscribe(Message, frozen=True, tag="sub"):
-    """Somebody behind the sender wants what the filter matches; travels towards intersecting advertisements."""
+    """Somebody behind the sender wants what the filter matches; travels towards intersecting advertisements.
+
+    A client may say within which time. Its own broker is the one that must know, for there its publications wait; what
+    brokers tell each other leaves it out, so that no covering subscription can hide a stricter one.
+    """
 
     id: str
     filter: Filter
+    within_s: Within = None
 
 
 class Unsubscribe(Message, frozen=True, tag="unsub"):
@@ -171,12 +180,13 @@ class Redirect(Message, frozen=True, tag="redirect"):
     address: str = ""
 
 
-class MovedSubscription(msgspec.Struct, frozen=True):
-    """A subscription that moves: its id at the old broker, its id from now on, and its filter."""
+class MovedSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A subscription that moves: its id at the old broker, its id from now on, its filter and its requirement."""
 
     old_id: str
     new_id: str
     filter: Filter
+    within_s: Within = None
 
 
 class MovedAdvertisement(msgspec.Struct, frozen=True):

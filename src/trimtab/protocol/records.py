@@ -55,6 +55,7 @@ class DeliveryRecord(msgspec.Struct, frozen=True):
     delay_s: Annotated[float, _says("time from publisher to subscriber")]
     hops: Annotated[int, _says("brokers on its way")]
     subscriptions_count: Annotated[int, _says("subscriptions of the client that it matched")]
+    late_count: Annotated[int, _says("those of them that wanted it within a shorter time")] = 0
 
 
 class MoveRecord(msgspec.Struct, frozen=True):

@@ -44,6 +44,7 @@ class WorldRecords:
                 deliver.delay_s,
                 deliver.hops,
                 len(deliver.subscriptions),
+                len(deliver.late_for),
             )
         )
 

@@ -71,6 +71,8 @@ class Summary(msgspec.Struct, frozen=True):
     faults_count: dict[str, int]
     violations: list[Violation]
     trace_hash: str
+    late_count: int = 0
+    """Deliveries that came later than their subscriptions wanted."""
     balance: BalanceSummary | None = None
     """How level the load was, for scenarios that ask for it."""
 
@@ -283,7 +285,7 @@ class ScenarioRun:
 
     def _join_subscriber(self, part: SubscriberPart) -> None:
         self.world.add_client(part.name, part.broker, self.scenario.network.latency_s)
-        ids = [self.world.subscribe(part.name, Filter.parse(text)) for text in part.filters]
+        ids = [self.world.subscribe(part.name, Filter.parse(text), part.within_s) for text in part.filters]
         if part.until_s is not None:
             for id in ids:
                 self._at(part.until_s, self.world.unsubscribe, part.name, id)
@@ -339,6 +341,7 @@ class ScenarioRun:
             faults_count={kind: world.faults_count[kind] for kind in sorted(world.faults_count)},
             violations=checker.violations,
             trace_hash=world.trace.hexdigest(),
+            late_count=sum(sum(host.session.late_counts.values()) for host in world.clients.values()),
             balance=self._watch.summary() if self._watch is not None else None,
         )
 

@@ -27,6 +27,7 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
 from trimtab.broker.policies import Policy, check_policy
 from trimtab.language import Filter, LanguageError, Publication
+from trimtab.protocol.messages import Within
 from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.balance import BalancePart
 from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
@@ -112,6 +113,8 @@ class SubscriberPart(_Part, frozen=True, kw_only=True):
     filters: list[str]
     at_s: float = 0.0
     until_s: float | None = None
+    within_s: Within = None
+    """The latency requirement of its subscriptions."""
 
 
 class SubscribersPart(_Part, frozen=True, kw_only=True):

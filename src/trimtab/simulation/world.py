@@ -255,10 +255,10 @@ class World:
         host.session.unadvertise(id, self.now_s)
         host.send()
 
-    def subscribe(self, client: str, filter: Filter) -> str:
-        """A client asks for what a filter matches."""
+    def subscribe(self, client: str, filter: Filter, within_s: float | None = None) -> str:
+        """A client asks for what a filter matches, perhaps within a time."""
         host = self.clients[client]
-        id = host.session.subscribe(filter, self.now_s)
+        id = host.session.subscribe(filter, self.now_s, within_s)
         self.checker.subscribed(id, client, filter)
         host.send()
         return id

@@ -37,6 +37,10 @@ class FakeHost:
         """The client's filters."""
         return self.served.get(client, [])
 
+    def requirements_of(self, client: str) -> list[float | None]:
+        """No requirements."""
+        return [None for _ in self.filters_of(client)]
+
     def channel_clients(self) -> list[str]:
         """Those with channels."""
         return list(self.streams)
