@@ -5,7 +5,8 @@ The world tells what its clients do; load is read at steady times. Nothing that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -13,25 +14,44 @@ from trimtab.broker.load_records import LoadRecords
 from trimtab.client.session import ClientSession
 from trimtab.protocol.effects import Deliver
 from trimtab.protocol.records import AnyRecord, DeliveryRecord, MoveRecord, Recorder, as_record
-from trimtab.simulation.balance import BalanceWatch
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
 
 
+class LoadWatch(Protocol):
+    """Who sums a run up: it hears all records, and reads the load of all brokers at steady times."""
+
+    def record(self, record: AnyRecord) -> None:
+        """Something has happened."""
+        ...
+
+    def read(self, world: World) -> None:
+        """Read what is wanted."""
+        ...
+
+
 class WorldRecords:
     """Turns what happens in a world into records."""
 
-    def __init__(self, recorder: Recorder | None, watch: BalanceWatch | None = None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder | None,
+        watch: LoadWatch | None = None,
+        on_delivery: Callable[[Deliver, float], None] | None = None,
+    ) -> None:
         self._recorders: list[Recorder] = [each for each in (recorder, watch) if each is not None]
         self._keeps_files = recorder is not None
         self._watch = watch
+        self._on_delivery = on_delivery
         self._moves: dict[str, tuple[float, str, str]] = {}
         """Of each client on its way: since when, from where, and why."""
         self._load: dict[str, LoadRecords] = {}
 
     def delivered(self, client: ClientSession, deliver: Deliver, now_s: float) -> None:
         """A client handed a publication to its application."""
+        if self._on_delivery is not None:
+            self._on_delivery(deliver, now_s)
         if not self._keeps_files:
             return
         self._record(

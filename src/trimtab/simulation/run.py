@@ -134,7 +134,7 @@ class ScenarioRun:
     def run(self) -> Summary:
         """Let everything happen and come to rest, check it, and sum it up."""
         world, scenario = self.world, self.scenario
-        with _few_collections():
+        with few_collections():
             if world.records is not None:
                 world.records.run(world, scenario.record_every_s, scenario.duration_s)
             world.run(scenario.duration_s)
@@ -347,7 +347,7 @@ class ScenarioRun:
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Look for cycles of garbage seldom: a run makes many objects that live a while, and next to no cycles."""
     thresholds = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)

@@ -1,0 +1,217 @@
+"""Scenarios of publisher relocation: a tree of brokers, a workload, and policies to compare, as TOML.
+
+    kind = "relocation"
+    workload = "clustered"
+    spread = 16                     # brokers that the subscribers of one publisher are at
+    policy = "grape-load100"
+
+    [grid]                          # lists of values for keys above; every combination is run
+    policy = ["pop", "grape-load100"]
+
+Source: A. Cheung and H.-A. Jacobsen, publisher relocation algorithms (CSRG-597, 2009), section 5.1. How many
+publishers and subscribers there were, and how fast they published, is in the paper's Figure 4b, which its text lacks.
+Chosen here: 20 publishers with 40 subscribers and one publication a second each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from trimtab.broker.policies import check_policy
+from trimtab.relocation.config import RelocationConfig, relocation_of
+from trimtab.simulation.scenario import ScenarioError, replace_value, value_of
+from trimtab.simulation.workloads.rated import Distribution
+
+KIND: Final = "relocation"
+BASELINE: Final = "none"
+"""The policy that others are compared with."""
+
+
+class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole scenario file, without its grid."""
+
+    kind: Literal["relocation"] = "relocation"
+    name: str = ""
+    description: str = ""
+    seed: int = 1
+    workload: Distribution = "clustered"
+    spread: int = 16
+    """Brokers that the subscribers of one publisher are at (X, section 5.1)."""
+
+    policy: str = "grape-load100"
+    threshold: int = 100
+    """Traced publications before selection (P_threshold and G_threshold); POP tags half as many within a window at
+    most (section 5.2)."""
+
+    brokers_count: int = 63
+    fan_out: int = 2
+    """Brokers form a balanced tree (section 5.1)."""
+
+    publishers_count: int = 20
+    """Each at a random broker, of a stock of its own (Figure 4b is not in the text: chosen)."""
+
+    subscribers_count: int = 40
+    """Of each publisher; the fewest that have more than one high-rated one among 5 % (chosen)."""
+
+    rate_per_min: float = 60.0
+    """Publications of each publisher (chosen): POP's default of 50 traces a minute is then most of them."""
+
+    cpu_mhz: float = 100.0
+    memory_mb: float = 512.0
+    """1.0 in the paper's memory ratio."""
+
+    bandwidth_mbps: float = 10.0
+    latency_s: float = 0.001
+    """Of all links, those of clients included: a local network, as the paper's cluster."""
+
+    join_s: float = 30.0
+    """Clients join until then; publishing begins 10 s later."""
+
+    duration_s: float = 1_120.0
+    """The paper measures 18 minutes after all clients are there."""
+
+    measure_s: float = 120.0
+    """What is measured at the end is measured for so long."""
+
+    record_every_s: float = 10.0
+    relocation: RelocationConfig = RelocationConfig()
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("spread", 1, self.brokers_count),
+            ("threshold", 1, 10_000),
+            ("brokers_count", 1, 10_000),
+            ("fan_out", 1, 1_000),
+            ("publishers_count", 1, 10_000),
+            ("subscribers_count", 1, 10_000),
+            ("rate_per_min", 0.001, 1e6),
+            ("cpu_mhz", 0.001, 1e9),
+            ("memory_mb", 0.001, 1e9),
+            ("bandwidth_mbps", 0.001, 1e9),
+            ("latency_s", 0.0, 60.0),
+            ("join_s", 1.0, 1e6),
+            ("measure_s", 1.0, 1e6),
+            ("record_every_s", 0.1, 1e6),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        if self.duration_s < self.publish_from_s + self.measure_s:
+            raise ValueError(f"duration_s {self.duration_s} leaves no time to publish and to measure")
+        check_policy(self.policy)
+
+    @property
+    def publish_from_s(self) -> float:
+        """When publishing begins: every subscription is in force."""
+        return self.join_s + 10.0
+
+    def config(self) -> RelocationConfig:
+        """The settings of the agents."""
+        config = msgspec.structs.replace(
+            self.relocation,
+            pop_threshold_count=self.threshold,
+            pop_window_count=max(self.threshold // 2, 1),
+            grape_threshold_count=self.threshold,
+        )
+        return next(
+            (found for part in self.policy.split("+") if (found := relocation_of(part, config)) is not None), config
+        )
+
+
+def broker_names(scenario: RelocationScenario) -> list[str]:
+    """The brokers of the tree, the root first, level by level."""
+    return [f"B{number}" for number in range(1, scenario.brokers_count + 1)]
+
+
+def links_of(scenario: RelocationScenario) -> list[tuple[str, str]]:
+    """Each broker but the root with its parent.
+
+    >>> links_of(RelocationScenario(brokers_count=5, spread=1))
+    [('B1', 'B2'), ('B1', 'B3'), ('B2', 'B4'), ('B2', 'B5')]
+    """
+    names = broker_names(scenario)
+    return [(names[(number - 1) // scenario.fan_out], names[number]) for number in range(1, len(names))]
+
+
+def distance(first: str, second: str, fan_out: int) -> int:
+    """Links between two brokers of the tree.
+
+    >>> distance("B4", "B5", 2), distance("B1", "B5", 2), distance("B4", "B4", 2)
+    (2, 2, 0)
+    """
+    one, two = int(first[1:]) - 1, int(second[1:]) - 1
+    hops = 0
+    while one != two:
+        if one > two:
+            one, two = two, one
+        two = (two - 1) // fan_out
+        hops += 1
+    return hops
+
+
+def shipped_relocation_scenarios() -> dict[str, str]:
+    """Those that come with the package: their text by name.
+
+    >>> list(shipped_relocation_scenarios())
+    ['relocation-clustered', 'relocation-random', 'relocation-trigger', 'relocation-weights']
+    """
+    folder = resources.files("trimtab.simulation.relocation") / "scenarios"
+    found = [each for each in folder.iterdir() if each.name.endswith(".toml")]
+    return {each.name.removesuffix(".toml"): each.read_text("utf-8") for each in sorted(found, key=lambda f: f.name)}
+
+
+def find_relocation_text(name_or_file: str) -> str | None:
+    """The text of a scenario of this kind, shipped or a file; None if it is another kind, or nothing."""
+    shipped = shipped_relocation_scenarios()
+    if name_or_file in shipped:
+        return shipped[name_or_file]
+    try:
+        text = Path(name_or_file).read_text(encoding="utf-8")
+        return text if tomllib.loads(text).get("kind") == KIND else None
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError):
+        return None  # whoever reads it as another kind says what is wrong
+
+
+def parse_relocation(
+    text: str, source: str, overrides: Mapping[str, str] | None = None
+) -> tuple[list[str], list[RelocationScenario]]:
+    """Read a scenario's text: the keys that vary, and a scenario for every combination of their values.
+
+    Overrides replace values by key; one with commas varies.
+
+    >>> varied, scenarios = parse_relocation('kind = "relocation"', "my.toml", {"policy": "pop,none", "spread": "4"})
+    >>> varied, [(each.policy, each.spread) for each in scenarios] (['policy'], [('pop', 4), ('none', 4)]) >>>
+    parse_relocation('kind = "relocation"', "my.toml", {"policy": "grapes"}) Traceback (most recent call last): ...
+    trimtab.simulation.scenario.ScenarioError: my.toml: policy: no policy is called grapes; expected one of none, \
+    naive, padres, padres-fast, coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or
+    one of \\ each kind with a plus
+    """
+    data: dict[str, Any] = tomllib.loads(text)
+    data.setdefault("name", Path(source).stem)
+    grid: dict[str, Any] = dict(data.pop("grid", {}))
+    for key, value in (overrides or {}).items():
+        grid.pop(key, None)
+        values = [value_of(each.strip()) for each in value.split(",")]
+        if len(values) > 1:
+            grid[key] = values
+        else:
+            replace_value(data, key, values[0])
+    if not all(isinstance(values, list) and values for values in grid.values()):
+        raise ScenarioError(f"{source}: grid: a list of values is wanted for each key")
+    scenarios: list[RelocationScenario] = []
+    for chosen in itertools.product(*grid.values()):
+        point = msgspec.json.decode(msgspec.json.encode(data))
+        for key, value in zip(grid, chosen, strict=True):
+            replace_value(point, key, value)
+        try:
+            scenarios.append(msgspec.convert(point, RelocationScenario))
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ScenarioError(f"{source}: {str(error).replace(' - at `$.', ' - at `')}") from None
+    return list(grid), scenarios
