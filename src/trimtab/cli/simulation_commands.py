@@ -14,6 +14,7 @@ import typer
 from trimtab.cli import figure_commands, story_commands
 from trimtab.cli.coordination_tables import run_coordination_and_tell
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.relocation_tables import run_relocation_and_tell
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
@@ -51,12 +52,15 @@ def sim_list(
       trimtab sim list
     """
     from trimtab.simulation.coordination.scenario import parse_coordination, shipped_coordination_scenarios
+    from trimtab.simulation.relocation.scenario import parse_relocation, shipped_relocation_scenarios
     from trimtab.simulation.scenario import parse_scenario, shipped_scenarios
     from trimtab.simulation.study import parse_study, shipped_studies
 
     scenarios = {name: parse_scenario(text, name).description for name, text in shipped_scenarios().items()}
     for name, text in shipped_coordination_scenarios().items():
         scenarios[name] = parse_coordination(text, name).description
+    for name, text in shipped_relocation_scenarios().items():
+        scenarios[name] = parse_relocation(text, name)[1][0].description
     studies = {name: parse_study(text, name).description for name, text in shipped_studies().items()}
     if as_json:
         kinds = [("scenario", scenarios), ("study", studies)]
@@ -99,8 +103,8 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50; with a coordinator also a list, "
-            "policy=ldm,gsh.",
+            help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50; with a coordinator, or "
+            "publishers that move, also a list, policy=ldm,gsh.",
         ),
     ] = None,
     seeds: Annotated[
@@ -116,14 +120,15 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
 ) -> None:
     """Run a scenario to rest and check every delivery; exit code 1 if a promise was broken.
 
-    A study runs every point with several seeds, and prints a table; so does a scenario with a coordinator for which
-    --set has lists.
+    A study runs every point with several seeds, and prints a table; so does a scenario with a coordinator, or with
+    publishers that move, for which --set has lists.
 
     \b
     Example:
       trimtab sim run stock-small --seed 7 --set duration_s=60
       trimtab sim run padres-press-samples --quick --out results
       trimtab sim run bad-scale --set placement=nearest --set policy=none,ldm,gsh
+      trimtab sim run relocation-clustered --set spread=1 --set policy=pop,grape-load100 --seeds 3
     """
     import time
 
@@ -131,6 +136,7 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
 
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.coordination.scenario import find_coordination_text
+    from trimtab.simulation.relocation.scenario import find_relocation_text
     from trimtab.simulation.run import ScenarioRun
     from trimtab.simulation.scenario import ScenarioError, read_scenario
     from trimtab.simulation.study import find_study
@@ -153,14 +159,18 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         wanted_seeds = list(range(first, first + (seeds or (1 if quick else 3))))
         run_and_tell(study, wanted_seeds, overrides, out, processes, quick=quick, as_json=as_json)
         return
-    coordination_text = find_coordination_text(scenario)
-    if coordination_text is not None:
+    coordination_text, relocation_text = find_coordination_text(scenario), find_relocation_text(scenario)
+    if coordination_text is not None or relocation_text is not None:
         if quotes is not None or quick:
-            refuse(f"{scenario}: --quotes and --quick are not for scenarios with a coordinator")
+            refuse(f"{scenario}: --quotes and --quick are not for scenarios that compare policies")
         chosen_seeds = None
         if seed is not None or seeds is not None:
             first = 1 if seed is None else seed
             chosen_seeds = list(range(first, first + (seeds or 1)))
+        if relocation_text is not None:
+            run_relocation_and_tell(scenario, relocation_text, overrides, chosen_seeds, out, processes, as_json=as_json)
+            return
+        assert coordination_text is not None
         run_coordination_and_tell(scenario, coordination_text, overrides, chosen_seeds, out, processes, as_json=as_json)
         return
     if seeds is not None or quick or processes is not None:

@@ -75,7 +75,7 @@ class RelocationRun:
             self.agents[name] = agents_of(
                 scenario.policy, name, self.seed, PadresConfig(), relocation=scenario.config()
             )
-            config = BrokerConfig(name, neighbours=neighbours, link=self._link)
+            config = BrokerConfig(name, neighbours=neighbours, link=self._link, subscription_covering=scenario.covering)
             self.world.add_broker(config, capacity, self.agents[name])
         for first, second in links:
             self.world.add_link(first, second, scenario.latency_s)

@@ -68,6 +68,10 @@ class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """1.0 in the paper's memory ratio."""
 
     bandwidth_mbps: float = 10.0
+    covering: bool = True
+    """Whether brokers pass on only subscriptions that no other covers, as everywhere in Trimtab; the paper allows
+    both and does not say which it ran."""
+
     latency_s: float = 0.001
     """Of all links, those of clients included: a local network, as the paper's cluster."""
 
@@ -187,11 +191,8 @@ def parse_relocation(
     Overrides replace values by key; one with commas varies.
 
     >>> varied, scenarios = parse_relocation('kind = "relocation"', "my.toml", {"policy": "pop,none", "spread": "4"})
-    >>> varied, [(each.policy, each.spread) for each in scenarios] (['policy'], [('pop', 4), ('none', 4)]) >>>
-    parse_relocation('kind = "relocation"', "my.toml", {"policy": "grapes"}) Traceback (most recent call last): ...
-    trimtab.simulation.scenario.ScenarioError: my.toml: policy: no policy is called grapes; expected one of none, \
-    naive, padres, padres-fast, coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or
-    one of \\ each kind with a plus
+    >>> varied, [(each.policy, each.spread) for each in scenarios]
+    (['policy'], [('pop', 4), ('none', 4)])
     """
     data: dict[str, Any] = tomllib.loads(text)
     data.setdefault("name", Path(source).stem)

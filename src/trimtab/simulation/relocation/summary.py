@@ -11,6 +11,7 @@ the first publication on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,15 @@ from trimtab.simulation.relocation.scenario import RelocationScenario, distance
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
+
+
+class RelocationReading(msgspec.Struct, frozen=True):
+    """What was so on average between the reading before and this one."""
+
+    time_s: float
+    message_rate_per_s: float
+    delivery_delay_s: float | None
+    hops: float | None
 
 
 class RelocationSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +83,7 @@ class RelocationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What the run took, where that was measured."""
     reductions: dict[str, float] = {}
     """How much less than with policy none and the same seed, in percent; below 0 it is more."""
+    series: list[RelocationReading] = []
 
 
 REDUCED: Final = (
@@ -100,6 +111,9 @@ class _Reading(msgspec.Struct, frozen=True):
     input_ratios: list[float]
     output_ratios: list[float]
     memory_bytes: float
+    deliveries_count: int
+    delays_s: float
+    hops: int
 
 
 class RelocationWatch:
@@ -127,10 +141,9 @@ class RelocationWatch:
 
     def delivered(self, deliver: Deliver, now_s: float) -> None:
         """A client handed a publication to its application."""
-        if self._end_from_s <= now_s <= self._scenario.duration_s:
-            self._deliveries_count += 1
-            self._delays_s += deliver.delay_s
-            self._hops += deliver.hops
+        self._deliveries_count += 1
+        self._delays_s += deliver.delay_s
+        self._hops += deliver.hops
 
     def read(self, world: World) -> None:
         """Read the load of every broker."""
@@ -146,6 +159,9 @@ class RelocationWatch:
                 input_ratios=[load.input_utilization_ratio for load in loads.values()],
                 output_ratios=[load.output_utilization_ratio for load in loads.values()],
                 memory_bytes=(sum(load.memory_bytes for load in loads.values()) + kept_bytes) / len(loads),
+                deliveries_count=self._deliveries_count,
+                delays_s=self._delays_s,
+                hops=self._hops,
             )
         )
 
@@ -156,6 +172,7 @@ class RelocationWatch:
         end = [each for each in publishing if each.at_s >= self._end_from_s]
         first, last = end[0], end[-1]
         over_s = last.at_s - first.at_s
+        delivered_count = last.deliveries_count - first.deliveries_count
         received = (last.publications_count - first.publications_count) + (last.control_count - first.control_count)
         whole = publishing[0]
         publications_count = last.publications_count - whole.publications_count
@@ -189,8 +206,8 @@ class RelocationWatch:
             input_ratio_mean=fmean(ratio for each in end for ratio in each.input_ratios),
             output_ratio_mean=fmean(ratio for each in end for ratio in each.output_ratios),
             input_ratio_max=max(ratio for each in publishing for ratio in each.input_ratios),
-            delivery_delay_mean_s=self._delays_s / self._deliveries_count if self._deliveries_count else 0.0,
-            hops_mean=self._hops / self._deliveries_count if self._deliveries_count else 0.0,
+            delivery_delay_mean_s=(last.delays_s - first.delays_s) / delivered_count if delivered_count else 0.0,
+            hops_mean=(last.hops - first.hops) / delivered_count if delivered_count else 0.0,
             overhead_ratio=control_count / (control_count + publications_count) if publications_count else 0.0,
             memory_bytes_mean=fmean(each.memory_bytes for each in publishing),
             selection_time_s=fmean(each.end_s - each.begin_s for each in self._decisions) if self._decisions else None,
@@ -207,4 +224,16 @@ class RelocationWatch:
             reordered=kinds.count("out of order"),
             violations=checker.violations,
             trace_hash=world.trace.hexdigest(),
+            series=[_between(*pair, len(world.brokers)) for pair in pairwise(publishing)],
         )
+
+
+def _between(first: _Reading, last: _Reading, brokers_count: int) -> RelocationReading:
+    received = (last.publications_count - first.publications_count) + (last.control_count - first.control_count)
+    count = last.deliveries_count - first.deliveries_count
+    return RelocationReading(
+        last.at_s,
+        received / (last.at_s - first.at_s) / brokers_count,
+        (last.delays_s - first.delays_s) / count if count else None,
+        (last.hops - first.hops) / count if count else None,
+    )

@@ -1,0 +1,102 @@
+"""Scenarios of publisher relocation on the command line: every run beside the same one without relocation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import typer
+
+from trimtab.cli.input_lines import printable, refuse
+
+if TYPE_CHECKING:
+    from trimtab.lab.relocation_runs import RelocationGrid
+    from trimtab.simulation.relocation.summary import RelocationSummary
+
+
+def run_relocation_and_tell(  # noqa: PLR0917 (what a run is made of)
+    name: str,
+    text: str,
+    overrides: dict[str, str],
+    seeds: list[int] | None,
+    out: str | None,
+    processes_count: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run a scenario and policy none, print the table; exit code 1 if some run broke a promise."""
+    import msgspec
+
+    from trimtab.lab.relocation_runs import run_all, write_grid
+    from trimtab.protocol.records import RecordsError
+    from trimtab.simulation.relocation.scenario import parse_relocation
+    from trimtab.simulation.scenario import ScenarioError
+
+    def on_run(run: RelocationSummary, done_count: int, all_count: int) -> None:
+        what = f"{run.policy}, spread {run.spread}, threshold {run.threshold}, seed {run.seed}"
+        typer.echo(f"{done_count} of {all_count}: {what} ({run.cpu_s:.0f} s of CPU)", err=True)
+
+    show_progress = not as_json or sys.stderr.isatty()
+    try:
+        varied, scenarios = parse_relocation(text, name, overrides)
+        wanted_seeds = seeds or [scenarios[0].seed]
+        grid = run_all(name, varied, scenarios, wanted_seeds, processes_count, on_run if show_progress else None)
+        if out is not None:
+            write_grid(grid, Path(out))
+    except (ScenarioError, RecordsError) as error:
+        refuse(str(error))
+    if as_json:
+        typer.echo(json.dumps(msgspec.to_builtins(grid), indent=1))
+    else:
+        typer.echo(printable("\n".join(relocation_lines(grid))))
+    if any(run.violations for run in grid.runs):
+        raise typer.Exit(1)
+
+
+_COLUMNS = (
+    ("messages/s", "message_rate_mean_per_s", "{:.2f}"),
+    ("input", "input_ratio_mean", "{:.4f}"),
+    ("output", "output_ratio_mean", "{:.5f}"),
+    ("delay ms", "delivery_delay_mean_s", "{:.1f}"),
+    ("hops", "hops_mean", "{:.2f}"),
+    ("memory MB", "memory_bytes_mean", "{:.2f}"),
+)
+_SCALES = {"delivery_delay_mean_s": 1e3, "memory_bytes_mean": 1e-6}
+
+
+def relocation_lines(grid: RelocationGrid) -> list[str]:
+    """A line for each point, means over the seeds; behind each figure its reduction against policy none in percent."""
+    points: dict[tuple[str, int, int], list[RelocationSummary]] = {}
+    for run in grid.runs:
+        points.setdefault((run.policy, run.spread, run.threshold), []).append(run)
+    rows = [["policy", "spread", "traces", *(title for title, _, _ in _COLUMNS), "overhead", "selection s", "moves"]]
+    for (policy, spread, threshold), runs in points.items():
+        cells = [policy, str(spread), str(threshold)]
+        for _, field, form in _COLUMNS:
+            cell = form.format(fmean(getattr(run, field) for run in runs) * _SCALES.get(field, 1.0))
+            shares = [run.reductions[field] for run in runs if field in run.reductions]
+            cells.append(f"{cell} ({-fmean(shares):+.0f}%)" if shares else cell)
+        times_s = [run.selection_time_s for run in runs if run.selection_time_s is not None]
+        cells += [
+            f"{100 * fmean(run.overhead_ratio for run in runs):.1f}%",
+            f"{fmean(times_s):.2f}" if times_s else "-",
+            f"{fmean(run.moves for run in runs):.0f}",
+        ]
+        rows.append(cells)
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    seeds = ", ".join(dict.fromkeys(str(run.seed) for run in grid.runs))
+    lines = [f"{grid.relocation}: means over seeds {seeds}; in brackets, compared with policy none", ""]
+    lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    waits: dict[int, list[float]] = {}
+    for run in grid.runs:
+        for hops, wait_s in run.publisher_wait_s.items():
+            waits.setdefault(int(hops), []).append(wait_s)
+    if waits:
+        told = ", ".join(f"{hops}: {1e3 * fmean(times):.0f} ms" for hops, times in sorted(waits.items()))
+        lines += ["", f"a move by the links that it went over: {told}"]
+    lost, twice, late = (sum(getattr(run, name) for run in grid.runs) for name in ("lost", "duplicated", "reordered"))
+    lines += ["", f"lost {lost:,}, delivered twice {twice:,}, out of order {late:,} in {len(grid.runs):,} runs"]
+    return lines
