@@ -28,6 +28,8 @@ def figures(
     from trimtab.lab.coordination_figures import draw_grid
     from trimtab.lab.coordination_runs import read_grid_summary
     from trimtab.lab.figures import draw_run
+    from trimtab.lab.relocation_figures import draw_relocation
+    from trimtab.lab.relocation_runs import read_relocation_grid
     from trimtab.lab.study_figures import draw_study
     from trimtab.lab.study_runs import read_study_summary
     from trimtab.protocol.records import RecordsError
@@ -37,9 +39,12 @@ def figures(
         refuse(f"{folder}: {'not a folder' if source.exists() else 'there is no such folder'}")
     target = source / "figures" if to is None else Path(to)
     try:
-        grid = read_grid_summary(source)
-        study = read_study_summary(source) if grid is None else None
-        if grid is not None:
+        relocation = read_relocation_grid(source)
+        grid = read_grid_summary(source) if relocation is None else None
+        study = read_study_summary(source) if relocation is None and grid is None else None
+        if relocation is not None:
+            written = draw_relocation(relocation, target)
+        elif grid is not None:
             written = draw_grid(grid, target)
         else:
             written = draw_run(source, target) if study is None else draw_study(study, target)
