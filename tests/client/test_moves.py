@@ -2,90 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from random import Random
 
 import pytest
 
+from tests.client.slow import BROKERS, Slow
 from trimtab import Filter
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.client.config import ClientConfig
-from trimtab.client.session import ClientSession
-from trimtab.protocol.effects import Deliver, Effect, InForce, Moved, NotMoved, Open, Shut
-from trimtab.protocol.events import Connected, Disconnected, MoveTo, Received, Step
-from trimtab.protocol.frames import Ack, Payload
+from trimtab.protocol.effects import Deliver, InForce, Moved, NotMoved
+from trimtab.protocol.events import MoveTo
 
 NUMBERS = Filter.parse("[n,isPresent,0]")
-BROKERS = ("B1", "B2", "B3", "B4", "B5")
-LINKS = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B4", "B5"))
-
-
-class Slow:
-    """Brokers and clients whose frames wait in their connections until a random choice moves one of them."""
-
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
-        self.brokers = {name: Broker(BrokerConfig(name)) for name in BROKERS}
-        self.clients: dict[str, ClientSession] = {}
-        self.wires: dict[tuple[str, str], deque[Payload | Ack]] = {}
-        self.effects: dict[str, list[Effect]] = {}
-        for first, second in LINKS:
-            self.connect(first, second)
-
-    def role(self, name: str) -> Broker | ClientSession:
-        return self.brokers[name] if name in self.brokers else self.clients[name]
-
-    def client(self, name: str, broker: str) -> ClientSession:
-        self.clients[name] = ClientSession(ClientConfig(name))
-        self.effects[name] = []
-        self.connect(name, broker)
-        return self.clients[name]
-
-    def connect(self, first: str, second: str) -> None:
-        greetings = {first: self.role(first).greeting(second), second: self.role(second).greeting(first)}
-        for name, peer in ((first, second), (second, first)):
-            self.wires[name, peer] = deque()
-            self.role(name).handle(Connected(peer, greetings[peer]), 0.0)
-
-    def obey(self, client: str, effects: list[Effect]) -> None:
-        self.effects[client].extend(effects)
-        for effect in effects:
-            if isinstance(effect, Open):
-                self.connect(client, effect.broker)
-            elif isinstance(effect, Shut):
-                for pair in ((client, effect.broker), (effect.broker, client)):
-                    self.wires.pop(pair, None)
-                self.brokers[effect.broker].handle(Disconnected(client), 0.0)
-
-    def act(self) -> bool:
-        """One random step of one broker or one frame; whether there was anything to do."""
-        choices: list[tuple[str, str]] = [(name, "") for name, broker in self.brokers.items() if broker.input_count]
-        for (source, target), frames in self.wires.items():
-            role = self.role(source)
-            sends = role.has_frame(target) if isinstance(role, ClientSession) else target in role.sendable()
-            if frames or sends:
-                choices.append((source, target))
-        if not choices:
-            return False
-        source, target = self.rng.choice(choices)
-        if not target:
-            self.brokers[source].handle(Step(), 0.0)
-            return True
-        frames, role = self.wires[source, target], self.role(source)
-        if not frames or self.rng.random() < 0.5:
-            frame = role.take_frame(0.0, target) if isinstance(role, ClientSession) else role.take_frame(target, 0.0)
-            if frame is not None:
-                frames.append(frame)
-        if frames and self.rng.random() < 0.7:
-            effects = self.role(target).handle(Received(source, frames.popleft()), 0.0)
-            if target in self.clients:
-                self.obey(target, effects)
-        return True
-
-    def rest(self) -> None:
-        while self.act():
-            pass
 
 
 @pytest.mark.parametrize("seed", range(150))

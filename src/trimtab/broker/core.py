@@ -26,6 +26,7 @@ from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.confirmations import Confirmations
+from trimtab.broker.early import EarlyAdvertisements
 from trimtab.broker.meters import Meters
 from trimtab.broker.moves import Moves
 from trimtab.broker.peers import Counters, Peer, Watch
@@ -128,6 +129,7 @@ class Broker:
         """Set when a client's queue reaches its limit: a world that steps many times at once should send first."""
         self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
         self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
+        self._early = EarlyAdvertisements()
         self.channels: ChannelDesk | None = None
         """Where clients subscribe to channels of the back end, if there is one."""
         if config.has_back_end:
@@ -501,6 +503,8 @@ class Broker:
                     if peer.announcements is not None:
                         peer.announcements.discard(id)
                     self.end_advertisement(id, now_s)
+                else:
+                    self._early.withdraw(name, id)
             case SubscribeChannel():
                 return self._subscribe_channel(peer, message, now_s)
             case Unsubscribe(id=id):
@@ -553,7 +557,11 @@ class Broker:
         return []
 
     def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
-        if not self._may_add(peer, message.id, message.id in self.tables.advertisements, now_s):
+        is_known = message.id in self.tables.advertisements
+        if is_known and peer.role == "broker":
+            self._early.wait(peer.name, message)
+            return
+        if not self._may_add(peer, message.id, is_known, now_s):
             return
         if peer.role == "client":
             peer.advertisements[message.id] = None
@@ -595,6 +603,11 @@ class Broker:
         """An advertisement ends."""
         self._advertisement_confirmations.forget(id)
         self.say(self.tables.remove_advertisement(id), now_s)
+        self._advertise_early([id], now_s)
+
+    def _advertise_early(self, ended_ids: Iterable[str], now_s: float) -> None:
+        for neighbour, message in self._early.take(ended_ids):
+            self._advertise(self.peers[neighbour], message, now_s)
 
     def advertisement_turned(self, entry: Entry, came_from: str, now_s: float) -> None:
         """An advertisement in force comes from another side: it is in force behind the old one, and not told there."""
@@ -793,28 +806,32 @@ class Broker:
         if peer is None:
             return
         self._control_in = deque(item for item in self._control_in if item[0] != name)
-        if peer.role == "client":
-            self._data_in = deque(item for item in self._data_in if item[0] != name)
-            self._held_in = deque(item for item in self._held_in if item[0] != name)
+        stays = Publish if peer.role == "broker" else ()  # what a neighbour passed on, but not what it said itself
+        self._data_in = deque(item for item in self._data_in if item[0] != name or isinstance(item[1], stays))
+        self._held_in = deque(item for item in self._held_in if item[0] != name or isinstance(item[1], stays))
         if name in self._congested:
             del self._congested[name]
             self._sort_data_in()
         for id in [entry.id for entry in self.tables.subscriptions.values() if entry.hop == name]:
             self._subscription_confirmations.forget(id)
-        for id in [entry.id for entry in self.tables.advertisements.values() if entry.hop == name]:
+        self._early.forget(name)
+        ended = [entry.id for entry in self.tables.advertisements.values() if entry.hop == name]
+        for id in ended:
             self._advertisement_confirmations.forget(id)
         if peer.role == "client":
             self.say(self.tables.remove_all_from(name), now_s)
+            self._advertise_early(ended, now_s)
             if self.channels is not None:
                 self.channels.client_gone(name, now_s)
-            self.moves.client_gone(name, now_s)
+            self.moves.gone(name, now_s)
             if self._agents is not None:
                 self._agents.client_gone(name, now_s)
             return
         self.say(self.tables.remove_neighbour(name), now_s)
+        self._advertise_early(ended, now_s)
         self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
         self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(name), now_s)
-        lost = [(name, marker) for marker in self.moves.neighbour_gone(name)]
+        lost = [(name, marker) for marker in self.moves.gone(name, now_s)]
         (self._held_in if self._congested and self._must_wait(name) else self._data_in).extend(lost)
         self._tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
         self._unsynced.pop(name, None)

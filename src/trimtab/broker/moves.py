@@ -189,14 +189,11 @@ class Moves:
 
     # ---- peers that go ----
 
-    def client_gone(self, client: str, now_s: float) -> None:
-        """A client has left this broker for good."""
-        for cancel in self._migrations.client_gone(client, now_s):
+    def gone(self, name: str, now_s: float) -> list[Complete]:
+        """A client or neighbour is gone for good; returns markers that come behind all that was received from it."""
+        for cancel in self._migrations.cannot_reach(name, now_s):
             self._pass_on(cancel, now_s)
-
-    def neighbour_gone(self, neighbour: str) -> list[Complete]:
-        """A link has ended for good; returns markers that come behind all that was received over it."""
-        return self._migrations.neighbour_gone(neighbour)
+        return self._migrations.lost_with(name)
 
     # ---- what migrations ask for ----
 

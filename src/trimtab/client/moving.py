@@ -40,8 +40,12 @@ class Move:
         self.asked_to_stay = False
         self.may_publish = True
         """Whether publications may be sent to the new broker as soon as the old one has ended the move."""
-        self.stranded_s: float | None = None
-        """Since when it is known that the path between the brokers broke."""
+        self.is_stranded = False
+        """Whether the path between the brokers broke."""
+        self.told_s: float | None = None
+        """Since when the new broker has said how the publisher's move went; the old one's word may be lost with it."""
+        self.old_away_s: float | None = None
+        """Since when there is no connection to the old broker."""
         self.is_forgotten = False
         """Whether the new broker has forgotten, or was started again, after it was asked."""
 
@@ -72,8 +76,14 @@ class Move:
         )
         self.link.enqueue(request, now_s)
 
-    def due_s(self, reach_within_s: float, move_within_s: float) -> float | None:
-        """When something is to be done about a move that does not end."""
-        if not self.asked_to_stay:
-            return self.began_s + (move_within_s if self.broker_session else reach_within_s)
-        return None if self.stranded_s is None else self.stranded_s + reach_within_s
+    def too_long_s(self, reach_within_s: float, move_within_s: float) -> float | None:
+        """When the move has taken too long; None if the old broker has been asked what became of it."""
+        if self.asked_to_stay:
+            return None
+        return self.began_s + (move_within_s if self.broker_session else reach_within_s)
+
+    def without_old_s(self, reach_within_s: float) -> float | None:
+        """When the client goes on without the old broker's word; None if that answers, or is all that can be known."""
+        if self.told_s is None or self.old_away_s is None:
+            return None
+        return max(self.told_s, self.old_away_s) + reach_within_s

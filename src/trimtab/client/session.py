@@ -263,6 +263,8 @@ class ClientSession:
                 link = self._link_to(peer)
                 if link is not None:
                     link.disconnect()
+                if self._move is not None and peer == self.broker:
+                    self._move.old_away_s = now_s
             case Wake():
                 return self._wake(now_s)
             case MoveTo():
@@ -322,7 +324,9 @@ class ClientSession:
         """When the session wants its next `Wake`."""
         times = [self.link.wake_at_s()]
         if self._move is not None:
-            times += (self._move.link.wake_at_s(), self._due_s(self._move))
+            reach_within_s, move = self.config.reach_within_s, self._move
+            times += (move.link.wake_at_s(), move.too_long_s(reach_within_s, self.config.move_within_s))
+            times.append(move.without_old_s(reach_within_s))
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, now_s: float) -> list[Effect]:
@@ -331,21 +335,16 @@ class ClientSession:
         if move is None:
             return []
         move.link.wake(now_s)
-        due_s = self._due_s(move)
-        if due_s is None or now_s < due_s:
-            return []
-        if not move.has_asked:
-            problem = "took too long to begin" if move.broker_session else "cannot be reached"
-            return self._undo_move(move, f"{move.broker} {problem}", now_s)
-        if move.asked_to_stay:
-            return self._end_move(move, now_s)  # the old broker is away, and no path leads to it
-        self._ask_to_stay(move, now_s)
+        too_long_s = move.too_long_s(self.config.reach_within_s, self.config.move_within_s)
+        without_old_s = move.without_old_s(self.config.reach_within_s)
+        if without_old_s is not None and now_s >= without_old_s:
+            return self._end_move(move, now_s)
+        if too_long_s is not None and now_s >= too_long_s:
+            if not move.has_asked:
+                problem = "took too long to begin" if move.broker_session else "cannot be reached"
+                return self._undo_move(move, f"{move.broker} {problem}", now_s)
+            self._ask_to_stay(move, now_s)
         return []
-
-    def _due_s(self, move: Move) -> float | None:
-        if move.stranded_s is not None and move.asked_to_stay and self.link.connected:
-            return None  # the old broker will answer
-        return move.due_s(self.config.reach_within_s, self.config.move_within_s)
 
     def _ask_to_stay(self, move: Move, now_s: float) -> None:
         """Ask the old broker to undo the move; it knows whether that is too late."""
@@ -387,6 +386,7 @@ class ClientSession:
         move_id = f"{self.name}/m{self._moves_count}"
         self._move = Move(move_id, target, Link(self.config.link), wire_ids, now_s)
         self._move.advertisements = dict.fromkeys(self._advertisements)
+        self._move.old_away_s = None if self.link.connected else now_s
         return [Open(target.broker, target.address, target.cause)]
 
     def _connected_to_new(self, move: Move, hello: Hello, now_s: float) -> None:
@@ -442,7 +442,7 @@ class ClientSession:
                     self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
             self._say_what_waited(now_s)
             self._enqueue_all(self._channels.request_all(), now_s)
-            if move.may_publish or move.stranded_s is not None:
+            if move.may_publish:
                 effects += self._settle(move, now_s)
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
@@ -455,7 +455,7 @@ class ClientSession:
     def _settle(self, move: Move, now_s: float) -> list[Effect]:
         """The move is over: go on publishing, after advertising anew if the path broke that led here."""
         self._settling = None
-        if move.stranded_s is not None:
+        if move.is_stranded:
             self._rename(move.advertisements)
             for id in move.advertisements:
                 if id in self._advertisements:
@@ -503,6 +503,8 @@ class ClientSession:
         self._broker_session = hello.session
         if goes_on:
             self.link.connect(1 if is_first else hello.expects, now_s)
+            if self._move is not None:
+                self._move.old_away_s = None
             return []
         if self.config.stores:
             return [Close(broker, f"{broker} has forgotten the client, and with it what it kept for it")]
@@ -579,12 +581,11 @@ class ClientSession:
         move = self._move or self._settling
         if move is None or move.id != message.move:
             return []
-        if isinstance(message, Stranded):
-            move.stranded_s = now_s
-        move.may_publish = True
+        move.told_s, move.may_publish = now_s, True
+        move.is_stranded = isinstance(message, Stranded)
         if move is self._settling:
             return self._settle(move, now_s)
-        if isinstance(message, Stranded):
+        if move.is_stranded:
             self._ask_to_stay(move, now_s)
         return []
 

@@ -117,21 +117,16 @@ class Migrations:
         if path is not None:
             self._forget(path, now_s)
 
-    def client_gone(self, client: str, now_s: float) -> list[Cancel]:
-        """A client has left; returns what is to be said to the old brokers of moves that would have brought it here."""
-        cancelled = [path for path in self._paths.values() if path.towards_new == client]
+    def cannot_reach(self, name: str, now_s: float) -> list[Cancel]:
+        """A neighbour or client is gone for good; returns what is to be said to the old brokers of moves towards it."""
+        cancelled = [path for path in self._paths.values() if path.towards_new == name]
         for path in cancelled:
             del self._paths[path.move]
             self._forget(path, now_s)
         return [Cancel(move=path.move, old_broker=path.old_broker, cause=path.cause) for path in cancelled]
 
-    def neighbour_gone(self, neighbour: str) -> list[Complete]:
-        """A link is gone for good; returns what is to be said behind all that came over it, towards new brokers.
-
-        What led over the link itself has ended with it.
-        """
-        for move in [path.move for path in self._paths.values() if path.towards_new == neighbour]:
-            del self._paths[move]
+    def lost_with(self, neighbour: str) -> list[Complete]:
+        """A link is gone for good; returns what is to be said behind all that came over it, towards new brokers."""
         return [
             Complete(
                 move=path.move, client=path.client, new_broker="", advertisements=(), is_lost=True, cause=path.cause
