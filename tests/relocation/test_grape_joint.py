@@ -67,7 +67,7 @@ def test_alone_each_publisher_goes_to_the_best_broker() -> None:
     assert isinstance(found, Placement)
     assert found.to_broker == "B2"
     tree = TraceTree("B1", alone.traces, alone.published_count)
-    assert select_broker(tree, Aim(), {}, CONFIG) == found
+    assert select_broker(tree, Aim(), {}, CONFIG.gain_wanted_ratio(0)) == found
 
 
 def test_together_they_do_not_overload_it() -> None:
@@ -120,3 +120,9 @@ def test_twenty_publishers_among_a_thousand_brokers_are_placed() -> None:
         for number in range(20)
     ]
     assert len(place_jointly(publishers, CONFIG)) == 20
+
+
+def test_a_publisher_that_has_moved_lately_needs_a_better_reason() -> None:
+    (alone,) = publishers_for_one_target(1, 10.0)
+    restless = msgspec.structs.replace(alone, moves_count=4)
+    assert place_jointly([restless], CONFIG)["P0"].placement == Stay(Reason.BEST_HERE)

@@ -20,7 +20,7 @@ from trimtab.relocation.grape_selection import (
 from trimtab.relocation.grape_tracing import BrokerTrace
 from trimtab.relocation.trace_tree import TraceTree
 
-CONFIG = RelocationConfig()
+WANTED = RelocationConfig().gain_wanted_ratio(0)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -71,7 +71,7 @@ def branch_office() -> TraceTree:
 def test_load_goes_to_the_database_and_delay_to_most_deliveries(
     priority: Priority, weight_percent: float, expected: str
 ) -> None:
-    found = select_broker(branch_office(), Aim(priority, weight_percent), {}, CONFIG)
+    found = select_broker(branch_office(), Aim(priority, weight_percent), {}, WANTED)
     assert isinstance(found, Placement)
     assert found.to_broker == expected
 
@@ -95,32 +95,31 @@ def test_a_tie_in_load_is_decided_by_delay() -> None:
         BrokerTrace(broker="B2", neighbours=("B1", "B3"), bits_hex="ff", deliveries_count=8, matching_delay_s=0.01),
         BrokerTrace(broker="B3", neighbours=("B2",), bits_hex="ff", deliveries_count=80, matching_delay_s=0.01),
     ]
-    found = select_broker(TraceTree("B1", line, 8), Aim("load", 100), {}, CONFIG)
+    found = select_broker(TraceTree("B1", line, 8), Aim("load", 100), {}, WANTED)
     assert isinstance(found, Placement)
     assert found.to_broker == "B3"
 
 
 def test_a_gain_below_the_threshold_is_no_reason_to_move() -> None:
     tree = branch_office()
-    config = RelocationConfig(gain_threshold_ratio=0.9)
-    found = select_broker(tree, Aim("load", 100), {}, config)
+    found = select_broker(tree, Aim("load", 100), {}, 0.9)
     assert isinstance(found, Stay)
     assert found.reason == Reason.GAIN_TOO_SMALL
 
 
 def test_a_publisher_at_the_best_broker_stays() -> None:
     tree = TraceTree("B1", [BrokerTrace(broker="B1", neighbours=(), bits_hex="3", deliveries_count=2)], 2)
-    assert select_broker(tree, Aim(), {}, CONFIG) == Stay(Reason.BEST_HERE)
+    assert select_broker(tree, Aim(), {}, WANTED) == Stay(Reason.BEST_HERE)
 
 
 def test_without_deliveries_there_is_no_evidence() -> None:
     tree = TraceTree("B1", [BrokerTrace(broker="B1", neighbours=())], 2)
-    assert select_broker(tree, Aim(), {}, CONFIG) == Stay(Reason.NO_DELIVERIES)
+    assert select_broker(tree, Aim(), {}, WANTED) == Stay(Reason.NO_DELIVERIES)
 
 
 def test_a_far_broker_is_not_chosen_for_delay_when_the_publisher_is_far_from_it() -> None:
     tree = branch_office()
-    near = select_broker(tree, Aim("delay", 100), {"B1": 0.001, **dict.fromkeys(tree.names[1:], 0.2)}, CONFIG)
+    near = select_broker(tree, Aim("delay", 100), {"B1": 0.001, **dict.fromkeys(tree.names[1:], 0.2)}, WANTED)
     assert near == Stay(Reason.BEST_HERE)
 
 
@@ -130,7 +129,7 @@ def test_only_brokers_that_serve_publishers_are_candidates() -> None:
         BrokerTrace(broker="H2", neighbours=("H1", "E1"), matching_delay_s=0.01),
         BrokerTrace(broker="E1", neighbours=("H2",), bits_hex="f", deliveries_count=4, serves_publishers=False),
     ]
-    found = select_broker(TraceTree("H1", traces, 4), Aim("load", 100), {}, CONFIG)
+    found = select_broker(TraceTree("H1", traces, 4), Aim("load", 100), {}, WANTED)
     assert isinstance(found, Placement)
     assert found.to_broker == "H2"
 
@@ -167,6 +166,6 @@ def test_selecting_among_1000_brokers_takes_less_than_100_ms(shape: str) -> None
     best_s = float("inf")
     for _ in range(3):
         begin_s = time.process_time()
-        select_broker(TraceTree("B0", traces, 100), Aim("delay", 1), {}, CONFIG)
+        select_broker(TraceTree("B0", traces, 100), Aim("delay", 1), {}, WANTED)
         best_s = min(best_s, time.process_time() - begin_s)
     assert best_s < 0.1

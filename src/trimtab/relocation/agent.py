@@ -196,8 +196,8 @@ class RelocationAgent:
                 return part.round_trips(event, now_s)
             case PublisherTurned(client=client):
                 part.forget(client)
-            case ClientCame(client=client):
-                desk.standings[client] = Standing(client, rests_until_s=now_s + self.config.rest_s)
+            case ClientCame(client=client, cause=cause):
+                desk.standings[client] = Standing(client, now_s + self.config.rest_s, cause, now_s)
             case ClientLeft(client=client):
                 part.forget(client)
                 desk.standings.pop(client, None)

@@ -76,6 +76,11 @@ class RelocationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A publisher moves only if this share of what counts is saved (no value given): total messages or mean delay with
     GRAPE, hops per delivery with POP. Estimates from 100 publications are not finer than that."""
 
+    move_memory_s: float = 600.0
+    """Each move of a publisher within so long doubles the share that the next one must save (no value given): a move
+    brings subscriptions to the new broker, whose matching then takes longer than was measured before, and evidence
+    that calls a publisher back and forth must grow each time."""
+
     rest_s: float = 30.0
     """After a decision a publisher is not traced for so long (no value given): three times the window over which delays
     are measured, so that new evidence is of the new place, and little is traced where nothing changes."""
@@ -110,6 +115,14 @@ class RelocationConfig(msgspec.Struct, frozen=True, kw_only=True):
     def aim_of(self, publisher: str) -> Aim:
         """What is wanted for one publisher."""
         return self.publishers.get(publisher, self.aim)
+
+    def gain_wanted_ratio(self, moves_count: int) -> float:
+        """What a publisher that has moved so often lately must save by another move.
+
+        >>> [RelocationConfig().gain_wanted_ratio(count) for count in range(4)]
+        [0.05, 0.1, 0.2, 0.4]
+        """
+        return float(self.gain_threshold_ratio * 2 ** min(moves_count, 60))
 
     @property
     def bearable_ratio(self) -> float:

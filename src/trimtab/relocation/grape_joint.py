@@ -48,6 +48,8 @@ class TracedPublisher(msgspec.Struct, frozen=True, kw_only=True):
 
     aim: Aim = Aim()
     round_trips_s: dict[str, float] = {}
+    moves_count: int = 0
+    """How often it has moved lately."""
 
 
 class PathChange(msgspec.Struct, frozen=True):
@@ -176,7 +178,7 @@ def _place_one(
         both_kept = place in is_kept and 0 in is_kept
         metric = second if both_kept else first
         gain_ratio = (metric[0] - metric[place]) / metric[0] if metric[0] else 0.0
-        if gain_ratio < config.gain_threshold_ratio:
+        if gain_ratio < config.gain_wanted_ratio(each.moves_count):
             break
         changes = path_changes(tree, tree.names[place], rate_per_s)
         full = next((one for one in changes if not has_room(rooms.get(one.broker), one, config.bearable_ratio)), None)

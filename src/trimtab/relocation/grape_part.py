@@ -176,6 +176,7 @@ class GrapePart:
             published_count=standing.traced_count,
             over_s=standing.complete_s - evidence.began_s,
             aim=aim,
+            moves_count=standing.moves_count(self._desk.config, now_s),
         )
         wanted = round_trips_wanted(TraceTree(self._desk.host.name, traces, standing.traced_count), aim)
         if wanted:
@@ -203,7 +204,8 @@ class GrapePart:
             return []
         traced = evidence.traced
         tree = TraceTree(traced.broker, traced.traces, traced.published_count)
-        found = select_broker(tree, traced.aim, traced.round_trips_s, self._desk.config)
+        wanted_ratio = self._desk.config.gain_wanted_ratio(traced.moves_count)
+        found = select_broker(tree, traced.aim, traced.round_trips_s, wanted_ratio)
         return self._decided(publisher, standing.evidence, found, now_s)
 
     def _select_jointly(self, now_s: float) -> list[Action]:

@@ -14,8 +14,8 @@ Deviations:
 - The publisher's own broker is a candidate too; staying must be possible.
 - A value counts as equal to the best one within a billionth, lest rounding decides; if all candidates are equal, none
   is dropped. Ties go to the lower value of the metric of priority, then to the present broker, then to fewer hops.
-- A move must save `gain_threshold_ratio`: of the metric of priority if the present broker is too far from the best in
-  that, otherwise of the other one.
+- A move must save a wanted share (`RelocationConfig.gain_wanted_ratio`): of the metric of priority if the present
+  broker is too far from the best in that, otherwise of the other one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from trimtab.relocation.config import Aim, RelocationConfig
+from trimtab.relocation.config import Aim
 from trimtab.relocation.decisions import Placement, Reason, Stay
 from trimtab.relocation.trace_tree import TraceTree
 
@@ -111,7 +111,7 @@ def round_trips_wanted(tree: TraceTree, aim: Aim) -> list[str]:
 
 
 def select_broker(
-    tree: TraceTree, aim: Aim, round_trips_s: Mapping[str, float], config: RelocationConfig
+    tree: TraceTree, aim: Aim, round_trips_s: Mapping[str, float], gain_wanted_ratio: float
 ) -> Placement | Stay:
     """Where the publisher at the root of the tree should be."""
     if not any(trace.deliveries_count for trace in tree.traces):
@@ -128,7 +128,7 @@ def select_broker(
     metric, name = (second, _name(aim, of_priority=False)) if is_kept else (first, _name(aim, of_priority=True))
     gain_ratio = (metric[0] - metric[best]) / metric[0] if metric[0] else 0.0
     why = f"{name} {shown(metric[best])} instead of {shown(metric[0])}"
-    if gain_ratio < config.gain_threshold_ratio:
+    if gain_ratio < gain_wanted_ratio:
         return Stay(Reason.GAIN_TOO_SMALL, f"{tree.names[best]}: {why}")
     return Placement(tree.names[best], gain_ratio, why)
 

@@ -145,7 +145,8 @@ class PopPart:
         why = f"{saved:.3g} hops less per delivery"
         if place == 0:
             return self._desk.account.decide(standing, Stay(Reason.BEST_HERE), now_s)
-        if saved < self._desk.config.gain_threshold_ratio:
+        config = self._desk.config
+        if saved < config.gain_wanted_ratio(standing.moves_count(config, now_s)):
             return self._desk.account.decide(standing, Stay(Reason.GAIN_TOO_SMALL, f"{brokers[0]}: {why}"), now_s)
         return self._desk.account.decide(standing, Placement(brokers[0], saved, why), now_s)
 

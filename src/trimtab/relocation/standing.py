@@ -22,8 +22,10 @@ class Phase(StrEnum):
 class Standing:
     """One publisher of this broker, from one decision to the next: evidence is used once."""
 
-    def __init__(self, publisher: str, rests_until_s: float) -> None:
+    def __init__(self, publisher: str, rests_until_s: float, cause: str = "", came_s: float = 0.0) -> None:
         self.publisher = publisher
+        self._moves_count = moves_counted_in(cause)
+        self._came_s = came_s
         self.phase = Phase.RESTING
         self.rests_until_s = rests_until_s
         self.evidence = ""
@@ -45,11 +47,34 @@ class Standing:
         self.phase = Phase.SELECTING
         self.complete_s = now_s
 
+    def moves_count(self, config: RelocationConfig, now_s: float) -> int:
+        """How often the publisher has moved lately, each time within memory of the last."""
+        return self._moves_count if now_s < self._came_s + config.move_memory_s else 0
+
     def rest(self, config: RelocationConfig, now_s: float) -> None:
         """Leave the publisher alone for a while."""
         self.phase = Phase.RESTING
         self.evidence = ""
         self.rests_until_s = now_s + config.rest_s
+
+
+def move_cause(evidence: str, moves_count: int) -> str:
+    """The cause of a move: what it follows from, and which move of the publisher's lately it is.
+
+    >>> move_cause("trace/grape/B1/P/212", 2)
+    'trace/grape/B1/P/212#2'
+    """
+    return f"{evidence}#{moves_count}"
+
+
+def moves_counted_in(cause: str) -> int:
+    """Which move a cause says it is; 0 if it says nothing of that kind.
+
+    >>> moves_counted_in("trace/grape/B1/P/212#2"), moves_counted_in("redirect")
+    (2, 0)
+    """
+    number = cause.rpartition("#")[2] if "#" in cause else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else 0
 
 
 class Account:
@@ -64,6 +89,8 @@ class Account:
     def decide(self, standing: Standing, found: Placement | Stay, now_s: float) -> list[Action]:
         """Act on a decision: ask for the move, or leave the publisher alone for a while."""
         is_move = isinstance(found, Placement)
+        if is_move:
+            standing.evidence = move_cause(standing.evidence, standing.moves_count(self._config, now_s) + 1)
         record = RelocationRecord(
             begin_s=standing.complete_s,
             end_s=now_s,
