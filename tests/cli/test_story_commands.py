@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from trimtab.cli.main import app
 from trimtab.lab.record_files import RecordFiles, read_records
-from trimtab.protocol.records import DeliveryRecord, MoveRecord, SessionRecord
+from trimtab.protocol.records import DeliveryRecord, MoveRecord, RelocationRecord, SessionRecord
 from trimtab.simulation.run import ScenarioRun
 from trimtab.simulation.scenario import read_scenario
 
@@ -93,6 +93,35 @@ def test_deliveries_count_for_the_broker_where_the_client_was(tmp_path: Path) ->
     assert "At B2: 2 deliveries, 1,000.0 ms" in result.stdout
     assert "was to move from B2 to B3 but stayed: there is no such broker." in result.stdout
     assert "B1/1/1, of which no session is recorded" in result.stdout
+
+
+def test_a_publisher_that_was_relocated_has_a_story_with_the_reason(tmp_path: Path) -> None:
+    decided = RelocationRecord(
+        begin_s=9.0,
+        end_s=9.5,
+        broker="B1",
+        publisher="P1",
+        algorithm="grape",
+        evidence="B1/grape/7",
+        traced_count=100,
+        candidates_count=5,
+        to_broker="B6",
+        gain_ratio=0.4,
+        reason="B6 saves 40% of the message rate",
+    )
+    with RecordFiles(tmp_path, "sim", run="made-up") as files:
+        files.record(decided)
+        files.record(MoveRecord(10.0, 10.2, "P1", "B1", "B6", "B1/grape/7", "moved", "", 0.15))
+        files.record(MoveRecord(20.0, 20.1, "P1", "B6", "B1", "by hand", "stayed", "B1 cannot be reached"))
+    result = run("story", "P1", "--records", str(tmp_path))
+    assert result.exit_code == 0
+    assert "P1 (made-up) joined at B1 and moved once." in result.stdout
+    assert "it moved from B1 to B6, in 200 ms." in result.stdout
+    assert "Its publications waited 150 ms for it." in result.stdout
+    assert "Cause: B1/grape/7, for which grape traced 100 publications and looked at 5 brokers." in result.stdout
+    assert "The reason: B6 saves 40% of the message rate." in result.stdout
+    told = json.loads(run("story", "P1", "--records", str(tmp_path), "--json").stdout)
+    assert [move["relocation"] is None for move in told["moves"]] == [False, True]
 
 
 def test_mistakes_are_told_with_exit_code_2(records: Path, tmp_path: Path) -> None:

@@ -10,7 +10,15 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.balancing_story import BrokerIndices, Candidate, ClientStory, LookedAt, MoveStory, SessionStory
+    from trimtab.lab.balancing_story import (
+        BrokerIndices,
+        Candidate,
+        ClientStory,
+        LookedAt,
+        MoveStory,
+        RelocationStory,
+        SessionStory,
+    )
 
 _SHOWN_MAX_COUNT: Final = 8
 """Names and candidates shown before "and N more"."""
@@ -278,7 +286,12 @@ def _move_lines(client: str, move: MoveStory) -> list[str]:
             f"At {move.begin_s:,.1f} s it was to move from {move.from_broker} to {move.to_broker} "
             f"but stayed: {move.reason}."
         ]
+    if move.publisher_wait_s:
+        lines.append(f"  Its publications waited {1000 * move.publisher_wait_s:,.0f} ms for it.")
     session = move.session
+    if move.relocation is not None:
+        lines += _relocation_lines(move.relocation)
+        return lines
     if session is None:
         lines.append(f"  Cause: {_cause(move.cause)}.")
         return lines
@@ -300,7 +313,18 @@ def _move_lines(client: str, move: MoveStory) -> list[str]:
     return lines
 
 
+def _relocation_lines(relocation: RelocationStory) -> list[str]:
+    return [
+        f"  Cause: {relocation.evidence}, for which {relocation.algorithm} traced "
+        f"{_count(relocation.traced_count, 'publication')} and looked at "
+        f"{_count(relocation.candidates_count, 'broker')}.",
+        f"  The reason: {relocation.reason}.",
+    ]
+
+
 def _cause(cause: str) -> str:
+    if "/publisher/" in cause:
+        return f"{cause}: it came to an edge-broker, which sends publishers to its cluster-head"
     if "/redirect/" in cause:
         return f"{cause}: it came to a cluster-head, which sends subscribers to an edge-broker"
     return f"{cause or 'not told'}, of which no session is recorded"

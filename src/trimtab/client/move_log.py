@@ -24,6 +24,7 @@ class MoveLog:
         begin_s, from_broker, cause = now_s, session.broker, ""
         if self._began is not None and not session.is_moving:
             (begin_s, from_broker, cause), self._began = self._began, None
+        way = (session.name, from_broker, effect.broker)
         if isinstance(effect, Moved):
-            return MoveRecord(begin_s, now_s, session.name, from_broker, effect.broker, cause, "moved", "")
-        return MoveRecord(begin_s, now_s, session.name, from_broker, effect.broker, cause, "stayed", effect.reason)
+            return MoveRecord(begin_s, now_s, *way, cause, "moved", "", effect.waited_s)
+        return MoveRecord(begin_s, now_s, *way, cause, "stayed", effect.reason)

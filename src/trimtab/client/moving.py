@@ -25,6 +25,8 @@ class Move:
         self.began_s = now_s
         self.broker_session = ""
         """The life of the new broker that has greeted; empty until then."""
+        self.holds_back_s = now_s
+        """Since when publications wait."""
         self.link = link
         self.wire_ids = wire_ids
         """What brokers will call the subscriptions."""
@@ -53,6 +55,10 @@ class Move:
     def holds_back(self) -> bool:
         """Whether publications wait: the new broker answers, and the old one gets no more."""
         return bool(self.broker_session)
+
+    def waited_s(self, now_s: float) -> float:
+        """How long publications have waited, if there are any to be expected."""
+        return now_s - self.holds_back_s if self.advertisements else 0.0
 
     def ask(
         self,

@@ -398,6 +398,8 @@ class ClientSession:
             move.is_forgotten = True
             move.confirmed.clear()
             self._ask_to_stay(move, now_s)
+        if not move.holds_back:
+            move.holds_back_s = now_s
         move.link = Link(self.config.link)
         move.link.connect(1, now_s)
         move.broker_session = hello.session
@@ -463,7 +465,7 @@ class ClientSession:
                     self._say(Advertise(id=self._wire_ids[id], filter=self._advertisements[id]), now_s)
         self._announce_in_force()
         self._release(now_s)
-        return [Moved(self.broker)]
+        return [Moved(self.broker, move.waited_s(now_s))]
 
     def _rename(self, advertisements: Iterable[str]) -> None:
         """Give advertisements new names, because brokers may still know them by the old ones from elsewhere."""
@@ -531,7 +533,7 @@ class ClientSession:
         self._unaccepted.clear()
         if move is not None:
             return self._undo_move(move, f"{self.broker} was started again", now_s)
-        return [] if settled is None else [Moved(self.broker)]
+        return [] if settled is None else [Moved(self.broker, settled.waited_s(now_s))]
 
     def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""

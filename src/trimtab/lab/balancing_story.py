@@ -90,6 +90,17 @@ class Stay(msgspec.Struct, frozen=True, kw_only=True):
     delay_mean_s: float | None
 
 
+class RelocationStory(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a publisher was to move."""
+
+    algorithm: str
+    evidence: str
+    traced_count: int
+    candidates_count: int
+    gain_ratio: float
+    reason: str
+
+
 class MoveStory(msgspec.Struct, frozen=True, kw_only=True):
     """A client's move, or its attempt, and the session behind it."""
 
@@ -104,6 +115,10 @@ class MoveStory(msgspec.Struct, frozen=True, kw_only=True):
     """None if something else made it move, or the session is not told (yet)."""
     load: Candidate | None
     """The report card by which it was chosen: its filters and its estimated load."""
+    publisher_wait_s: float
+    """How long its publications were held back."""
+    relocation: RelocationStory | None
+    """What was decided about it as a publisher; None if something else made it move."""
 
 
 class ClientStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +194,7 @@ def read_client_story(folder: str | Path, client: str) -> ClientStory:
     import pyarrow.compute as pc
 
     sessions = read_sessions(folder)
+    relocations = _relocations(folder, client)
     moves = read_records(folder, "moves")
     deliveries = read_records(folder, "deliveries")
     own_moves = sorted(moves.filter(pc.equal(moves["client"], client)).to_pylist(), key=lambda row: row["end_s"])
@@ -200,9 +216,25 @@ def read_client_story(folder: str | Path, client: str) -> ClientStory:
         client=client,
         runs=runs,
         stays=_stays(own_moves, times, is_recorded),
-        moves=[_move(row, sessions) for row in own_moves],
+        moves=[_move(row, sessions, relocations) for row in own_moves],
         deliveries_sampled_one_in=deliveries_one_in(folder),
     )
+
+
+def _relocations(folder: str | Path, publisher: str) -> dict[tuple[str, str], RelocationStory]:
+    """What was decided about a publisher, by run and evidence."""
+    return {
+        (row["run"], row["evidence"]): RelocationStory(
+            algorithm=row["algorithm"],
+            evidence=row["evidence"],
+            traced_count=row["traced_count"],
+            candidates_count=row["candidates_count"],
+            gain_ratio=row["gain_ratio"],
+            reason=row["reason"],
+        )
+        for row in read_records(folder, "relocations").to_pylist()
+        if row["publisher"] == publisher and row["to_broker"]
+    }
 
 
 def _unknown(folder: str, client: str, names: list[str]) -> str:
@@ -240,7 +272,9 @@ def _stays(moves: list[dict[str, Any]], deliveries: list[tuple[float, str, float
     return stays
 
 
-def _move(row: dict[str, Any], sessions: list[SessionStory]) -> MoveStory:
+def _move(
+    row: dict[str, Any], sessions: list[SessionStory], relocations: dict[tuple[str, str], RelocationStory]
+) -> MoveStory:
     caused = [each for each in sessions if each.session == row["cause"]]
     wanted = (row["from_broker"], row["to_broker"])  # one plan may be about many brokers
     session = next((each for each in caused if (each.initiator, each.acceptor) == wanted), next(iter(caused), None))
@@ -255,4 +289,6 @@ def _move(row: dict[str, Any], sessions: list[SessionStory]) -> MoveStory:
         cause=row["cause"],
         session=session,
         load=next((card for card in cards if card.taken and row["client"] in card.clients), None),
+        publisher_wait_s=row["publisher_wait_s"],
+        relocation=relocations.get((row["run"], row["cause"])),
     )

@@ -74,9 +74,11 @@ class Shut(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The client's subscriptions are served by this broker from now on."""
+    """The client is served by this broker from now on."""
 
     broker: str
+    waited_s: float = 0.0
+    """How long a publisher's publications were held back for the move."""
 
 
 class NotMoved(msgspec.Struct, frozen=True):

@@ -255,10 +255,10 @@ class ClientHost:
                 self._shut(broker)
             case MeasureRoundTrips(question=question, addresses=addresses):
                 self._measure(question, list(addresses))
-            case Moved():
+            case Moved(waited_s=waited_s):
                 self._around.moves_count += 1
                 if records is not None:
-                    records.moved(self.session, at_s)
+                    records.moved(self.session, waited_s, at_s)
 
     def _measure(self, question: str, brokers: list[str]) -> None:
         """Tell the session how far brokers are, when the farthest has answered; one that is paused does not."""

@@ -76,10 +76,11 @@ class WorldRecords:
         """A client set out for another broker."""
         self._moves[client.name] = (now_s, client.broker, cause)
 
-    def moved(self, client: ClientSession, now_s: float) -> None:
+    def moved(self, client: ClientSession, publisher_wait_s: float, now_s: float) -> None:
         """A client arrived at another broker."""
         begin_s, from_broker, cause = self._moves.pop(client.name)
-        self._record(MoveRecord(begin_s, now_s, client.name, from_broker, client.broker, cause, "moved", ""))
+        way = (client.name, from_broker, client.broker)
+        self._record(MoveRecord(begin_s, now_s, *way, cause, "moved", "", publisher_wait_s))
 
     def stayed(self, client: ClientSession, broker: str, reason: str, now_s: float) -> None:
         """A client stays where it is: it could not set out, or it came back."""
