@@ -66,8 +66,9 @@ def test_the_seven_channels_find_what_plain_python_finds(active: ActiveData) -> 
 
 def check_that_one_plan_is_kept(active: ActiveData) -> None:
     """The seven channels share a plan that reads new records when it runs again."""
-    ((_, frame),) = active.engine._prepared._plans.values()
-    plan = frame._jdf.queryExecution().executedPlan().toString()
+    (kept,) = active.engine._prepared._plans.values()
+    assert kept.frame is not None
+    plan = kept.frame._jdf.queryExecution().executedPlan().toString()
     assert "Union" in plan
     assert "NestedLoop" not in plan
     assert "Exchange hashpartitioning" not in plan
@@ -233,3 +234,44 @@ def test_a_query_that_asks_for_the_time_is_planned_each_time(active: ActiveData)
     first, second = [each.fields["at"] for each in active.results(subscription)]
     assert first < second
     assert active.engine._prepared._plans == {}
+
+
+def test_a_change_for_one_channel_plans_that_one_beside_the_others(
+    active: ActiveData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimtab.activedata.prepared.TOGETHER_AGAIN_AFTER_COUNT", 2)
+    users = "CREATE DATASET Users (user STRING, event STRING) KEY user; UPSERT INTO Users VALUES ('a', 'flood');"
+    of_user = (
+        "CREATE CONTINUOUS CHANNEL OfUser(user STRING) AS SELECT r.reportId FROM Reports r, Users u "
+        "WHERE r.event = u.event AND u.user = :user;"
+    )
+    active.run(REPORTS + FEED + OF_TYPE + users + of_user)
+    floods, users_own = active.subscribe("OfType", "B1", event="flood"), active.subscribe("OfUser", "B1", user="a")
+    plans = active.engine._prepared._plans
+    numbers = iter(range(100))
+
+    def happen(event: str) -> str:
+        number = next(numbers)
+        active.feed("reports", [report(number, event)])
+        active.settle()
+        return f"r{number}"
+
+    seen = [happen("flood")]
+    (both,) = plans.values()
+    fires = active.subscribe("OfType", "B1", event="fire")
+    fire = happen("fire")
+    seen.append(happen("flood"))
+    assert [tuple(each.versions) for each in plans.values()] == [(1, 2), (1,)]
+    assert both in plans.values()
+    assert (found_ids(active, fires), found_ids(active, floods), found_ids(active, users_own)) == ([fire], seen, seen)
+    for _ in range(2):
+        seen.append(happen("flood"))
+    assert both not in plans.values()
+    active.run("UPSERT INTO Users VALUES ('a', 'fire')")
+    fire = happen("fire")
+    assert found_ids(active, users_own) == [*seen, fire]
+    assert found_ids(active, floods) == seen
+    active.unsubscribe(fires)
+    happen("fire")
+    assert active.catalog.subscriptions_count(1) == 1
+    assert found_ids(active, floods) == seen

@@ -234,13 +234,18 @@ class Engine:
         return self.query(group, records).toArrow()
 
     def _ask_prepared(self, group: list[RunningChannel], records: pa.Table) -> pa.Table | None:
-        lookups = sorted({lookup for channel in group for lookup in channel.query.lookups})
-        version = (
-            tuple((channel.entry.id, channel.subscriptions.version) for channel in group),
-            tuple((name, self._datasets[name.lower()].store.version) for name in lookups),
-        )
-        name = "-".join(str(channel.entry.id) for channel in group)
-        return self._prepared.ask(name, version, records, lambda view: self._text(group, view, few_records=True))
+        by_id = {channel.entry.id: channel for channel in group}
+        versions = {each: self._version(channel) for each, channel in by_id.items()}
+
+        def text(ids: list[int], view: str) -> str:
+            return self._text([by_id[each] for each in ids], view, few_records=True)
+
+        return self._prepared.ask(versions, records, text)
+
+    def _version(self, channel: RunningChannel) -> object:
+        """What the plan of a channel depends on."""
+        lookups = [(name, self._datasets[name.lower()].store.version) for name in sorted(channel.query.lookups)]
+        return channel.subscriptions.version, tuple(lookups)
 
     def query(self, group: list[RunningChannel], records: pa.Table):  # type: ignore[no-untyped-def]
         """The one query of an execution, as a DataFrame."""

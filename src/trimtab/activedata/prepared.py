@@ -5,6 +5,10 @@ the same tables to its workers. So the query of channels that run together is ke
 subscriptions and the datasets that it reads have not changed. Its new records come from a file that is written anew for
 every run; a plan reads its files when it runs. Everything else in it is broadcast, once, with the first run.
 
+When something changes for a few of the channels, the plan of all is run as before, what it finds for these few is left
+out, and a plan for them alone is made beside it: planning two channels costs much less than planning seven. If nothing
+more changes for a while, all of them are planned together again.
+
 A plan that shuffles would not see the new file (Spark keeps what a shuffle wrote), and one that asks for the time or
 for a random number would give the old one: such queries are planned every time.
 """
@@ -14,9 +18,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -33,7 +37,23 @@ PAIRS_MAX_COUNT: Final = 2_000_000
 
 RECORDS_MAX_COUNT: Final = 2_000
 
+TOGETHER_AGAIN_AFTER_COUNT: Final = 40
+"""Runs of two plans without another change before they become one; as many cost about what planning anew does."""
+
+MakeText: TypeAlias = Callable[[list[int], str], str]
+
 _SHUFFLES: Final = re.compile(r"(?<!Broadcast)(?<!Reused)Exchange ")
+
+
+class _Plan:
+    """A query that was planned for channels as they were; no frame if it cannot be kept."""
+
+    def __init__(self, versions: dict[int, object], frame: Any | None) -> None:
+        self.versions = versions
+        self.frame = frame
+        self.changed: dict[int, object] = {}
+        """Channels that are not any more as they were, and how they were last seen."""
+        self.runs_beside_count = 0
 
 
 class PreparedQueries:
@@ -42,36 +62,59 @@ class PreparedQueries:
     def __init__(self, views: SparkViews, directory: Path) -> None:
         self._views = views
         self._directory = directory
-        self._plans: OrderedDict[object, tuple[object, Any]] = OrderedDict()
+        self._plans: OrderedDict[object, _Plan] = OrderedDict()
         self._lock = threading.Lock()
 
-    def ask(self, name: str, version: object, records: pa.Table, make_text: Callable[[str], str]) -> pa.Table | None:
-        """Run the query `name` on new records, planned again if its version is another; None if it cannot be kept.
+    def ask(self, versions: Mapping[int, object], records: pa.Table, make_text: MakeText) -> pa.Table | None:
+        """Run the query of channels on new records, planned again where versions are others; None if it cannot be kept.
 
-        `make_text` gives the query for the name of the view that the new records are in.
+        `versions` tells for each channel what its plan depends on; `make_text` gives the query of some of the channels
+        for the name of the view that the new records are in.
         """
         file = self._directory / f"new-{threading.get_ident()}.json"
         self._write(file, records)
-        key = (name, threading.get_ident())
-        version = (version, self._views.starts_count)
+        known: dict[int, object] = {each: (version, self._views.starts_count) for each, version in versions.items()}
+        return self._run(known, file, records, make_text)
+
+    def _run(self, versions: dict[int, object], file: Path, records: pa.Table, make_text: MakeText) -> pa.Table | None:
+        key = (threading.get_ident(), tuple(versions))
         with self._lock:
-            known = self._plans.get(key)
-        if known is None or known[0] != version:
-            frame = self._plan(file, records, make_text)
-            with self._lock:
-                self._plans[key] = known = (version, frame)
-                self._plans.move_to_end(key)
-                while len(self._plans) > KEPT_COUNT:
-                    self._plans.popitem(last=False)
-        if known[1] is None:
+            plan = self._plans.get(key)
+        if plan is not None:
+            changed = {each: version for each, version in versions.items() if plan.versions[each] != version}
+            plan.runs_beside_count = plan.runs_beside_count + 1 if changed and changed == plan.changed else 0
+            plan.changed = changed
+            if len(changed) == len(versions) or plan.runs_beside_count > TOGETHER_AGAIN_AFTER_COUNT:
+                plan = None
+        if plan is None:
+            plan = _Plan(versions, self._plan(file, records, lambda view: make_text(list(versions), view)))
+        with self._lock:
+            self._plans[key] = plan
+            self._plans.move_to_end(key)
+            while len(self._plans) > KEPT_COUNT:
+                self._plans.popitem(last=False)
+        if plan.frame is None:
             return None
         try:
-            found: pa.Table = known[1].toArrow()
+            found: pa.Table = plan.frame.toArrow()
+            return self._with_changed(plan, found, file, records, make_text) if plan.changed else found
         except Exception:
             with self._lock:
                 self._plans.pop(key, None)
             raise
-        return found
+
+    def _with_changed(
+        self, plan: _Plan, found: pa.Table, file: Path, records: pa.Table, make_text: MakeText
+    ) -> pa.Table | None:
+        """What a plan found, but for the channels that have changed, which are asked anew."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        anew = self._run(plan.changed, file, records, make_text)
+        if anew is None:
+            return None
+        stale = pc.is_in(found["channel"], pa.array(list(plan.changed), pa.int64()))
+        return pa.concat_tables([found.filter(pc.invert(stale)), anew.cast(found.schema)])
 
     def _write(self, file: Path, records: pa.Table) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)

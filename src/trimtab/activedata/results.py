@@ -23,6 +23,7 @@ RECENT_ROWS_COUNT: Final = 200_000
 FETCH_MAX_COUNT: Final = 10_000
 
 _LAST_MARK: Final = "position"
+_ORDER: Final = ("record", "channel", "subscription")
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -201,18 +202,34 @@ def _in_order(found: pa.Table) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtyp
     """
     import numpy as np
 
-    names = ("record", "channel", "subscription")
-    order = np.lexsort([found[name].to_numpy() for name in reversed(names)])
-    found = found.take(order)
+    found = found.combine_chunks()
     count = found.num_rows
+    columns = [found[name].to_numpy().astype(np.int64, copy=False) for name in _ORDER]
+    key = _one_key(columns)
+    order = np.lexsort(columns[::-1]) if key is None else np.argsort(key, kind="stable")
+    columns = [column[order] for column in columns]
+    if not np.array_equal(order, np.arange(count)):
+        found = found.take(order)
     same = np.ones(count, dtype=bool)
     same[0] = False
-    for name in names:
-        column = found[name].to_numpy()
+    for column in columns:
         same[1:] &= column[1:] == column[:-1]
     if not same.any():
         return found, np.zeros(count, dtype=np.int32)
     index = np.arange(count)
     starts = np.maximum.accumulate(np.where(same, 0, index))
-    found = found.sort_by([(name, "ascending") for name in (*names, "payload")])
+    found = found.sort_by([(name, "ascending") for name in (*_ORDER, "payload")])
     return found, (index - starts).astype(np.int32)
+
+
+def _one_key(columns: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    """Columns as one number per row that sorts in the same way, if they fit: that is sorted several times faster."""
+    key: np.ndarray[Any, np.dtype[np.int64]] = columns[0] - columns[0].min()
+    room = int(key.max()) + 1
+    for column in columns[1:]:
+        low, high = int(column.min()), int(column.max())
+        room *= high - low + 1
+        if room >= 1 << 62:
+            return None
+        key = key * (high - low + 1) + (column - low)
+    return key
