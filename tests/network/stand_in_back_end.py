@@ -80,6 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer({"subscriptions": [self.back_end.subscribe(broker, each) for each in said["subscriptions"]]})
 
     def do_POST(self) -> None:
+        if self.path == "/results":
+            self._answer({"answers": [self._found(each) for each in self._body()["fetches"]]})
+            return
         self._answer(self.back_end.subscribe(self.path.split("/")[2], self._body()))
 
     def do_DELETE(self) -> None:
@@ -92,12 +95,13 @@ class _Handler(BaseHTTPRequestHandler):
         asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path = parts.path.split("/")
         with self.back_end.news:
-            if path[1] == "brokers":
-                self._answer(self.back_end.wait_for_news(path[2], int(asked["after"]), float(asked["wait_s"])))
-                return
+            self._answer(self.back_end.wait_for_news(path[2], int(asked["after"]), float(asked["wait_s"])))
+
+    def _found(self, wanted: dict[str, int]) -> dict[str, Any]:
+        with self.back_end.news:
             self.back_end.fetches_count += 1
-            found = [each for each in self.back_end.results[int(path[2])] if each["position"] > int(asked["after"])]
-        self._answer({"results": found[: int(asked["limit"])]})
+            found = [each for each in self.back_end.results[wanted["id"]] if each["position"] > wanted["after"]]
+        return {"results": found[: wanted["limit"]]}
 
     def _body(self) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

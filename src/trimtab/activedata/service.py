@@ -43,6 +43,20 @@ class BrokerDeclaration(msgspec.Struct, frozen=True):
     address: str = ""
 
 
+class WantedResults(msgspec.Struct, frozen=True):
+    """Results of a subscription that a broker fetches: those after a position, at most so many."""
+
+    id: int
+    after: int = 0
+    limit: int = 1_000
+
+
+class ManyWantedResults(msgspec.Struct, frozen=True):
+    """Results of several subscriptions, fetched at once."""
+
+    fetches: list[WantedResults]
+
+
 class _Request(msgspec.Struct, frozen=True):
     parts: tuple[str, ...]
     options: dict[str, str]
@@ -97,6 +111,7 @@ class Service:
             ("DELETE", ("brokers", "*", "subscriptions", "*"), self._unsubscribe),
             ("GET", ("brokers", "*", "results"), self._news),
             ("GET", ("results", "*"), self._results),
+            ("POST", ("results",), self._results_of_many),
         ]
         for wanted, pattern, answer in routes:
             if wanted == method and len(pattern) == len(request.parts):
@@ -166,11 +181,26 @@ class Service:
                 return {"position": newest, "subscriptions": {str(key): value for key, value in found.items()}}
 
     def _results(self, request: _Request) -> object:
-        subscription = _whole(request.parts[1])
-        found = self.active.results(subscription, int(request.number("after", 0)), int(request.number("limit", 1_000)))
+        return self._fetched(
+            WantedResults(
+                _whole(request.parts[1]), int(request.number("after", 0)), int(request.number("limit", 1_000))
+            )
+        )
+
+    def _results_of_many(self, request: _Request) -> object:
+        """The results of several subscriptions; one that has ended has an error in place of them."""
+        answers: list[object] = []
+        for wanted in _body(request, ManyWantedResults).fetches:
+            try:
+                answers.append(self._fetched(wanted))
+            except NotFoundError as error:
+                answers.append({"error": str(error)})
+        return {"answers": answers}
+
+    def _fetched(self, wanted: WantedResults) -> dict[str, object]:
         told = [
-            {"position": each.position, "id": each.id, "values": each.fields, "executed_s": each.executed_us / 1e6}
-            for each in found
+            {"position": each.position, "id": each.id, "values": each.payload, "executed_s": each.executed_us / 1e6}
+            for each in self.active.results(wanted.id, wanted.after, wanted.limit)
         ]
         return {"results": told}
 
@@ -193,6 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server_version = "trimtab"
+    wbufsize = -1  # an answer is one write: in two, the second waits until the first is acknowledged
+    disable_nagle_algorithm = True
     timeout = 120
     answer: Callable[[str, _Request], object]
 
@@ -253,3 +285,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+        self.wfile.flush()

@@ -25,6 +25,10 @@ def scenario(  # noqa: PLR0917 (each one is an option)
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="placement=nearest, policy=gsh.")
     ] = None,
     spark: Annotated[str | None, typer.Option("--spark", metavar="MASTER", help="A Spark master.")] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=0, metavar="N", help="Start a standalone Spark with N workers for the run.")
+    ] = 0,
+    kill_worker: Annotated[bool, typer.Option("--kill-worker", help="Kill one of them half way.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/summary.json.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
@@ -44,6 +48,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
         refuse(f"there is no scenario {name}; there is {_NAME}")
     chosen = dict(_setting(each) for each in settings or ())
     given = {"seed": seed, "speed": speed, "minutes": minutes, "people_count": people, "spark": spark, **chosen}
+    given |= {"workers_count": workers, "kills_worker": kill_worker}
     try:
         options = msgspec.convert(given, EmergencyOptions)
     except msgspec.ValidationError as error:

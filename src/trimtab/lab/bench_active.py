@@ -6,7 +6,6 @@ import math
 import os
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from trimtab.lab.active_delays import broker_delays, fetched_delays
 from trimtab.lab.emergency_city import SIDE_M, EmergencyCity, statements
 from trimtab.simulation.workloads.channels import EVENTS
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trimtab.activedata.fields import Scalar
 
 Report = Callable[[str], None]
+Wishes = list[tuple[str, dict[str, str]]]
 
 SUBSCRIPTIONS_COUNT: Final = 610
 """Back-end subscriptions of the paper's prototype."""
@@ -66,6 +67,10 @@ class ActiveFigures(msgspec.Struct, frozen=True):
     delays_count: int
     delay_median_s: float
     delay_p99_s: float
+    """From a record's acknowledgement to a client of a broker process."""
+    fetched_median_s: float
+    fetched_p99_s: float
+    """The same to a fetch within the process."""
     results_per_s: float
     idle_cores: float
 
@@ -73,19 +78,21 @@ class ActiveFigures(msgspec.Struct, frozen=True):
 def run_active_bench(bench: ActiveBench, report: Report) -> ActiveFigures:
     """Measure everything in one run, on a Spark of its own."""
     report("starting Spark")
-    with _city(bench) as (active, city):
+    with _city(bench) as (active, city, wanted):
         report(f"one query for each of {SUBSCRIPTIONS_COUNT} subscriptions")
         each_s, together_s = _each_and_together(active, city, bench)
         report("continuous channels at rest and with 10 records a second")
         idle_cores = _idle_cores(bench.idle_s)
-        bare_s, delays = _delays(active, city, bench)
+        fetched = fetched_delays(active, city, bench.latency_s, LATENCY_RATE_PER_S)
+        report("the same at a client of a broker")
+        delays = broker_delays(active, city, wanted, bench.latency_s, LATENCY_RATE_PER_S)
+        bare_s = _bare_query_s(active, city, bench)
     executions = []
     for count in (SUBSCRIPTIONS_COUNT, 10_000, bench.many_count):
         report(f"executions with {count:,} subscriptions")
         executions += _executions(bench, count)
     report("results per second")
     results_per_s = _results_per_s(bench)
-    delays.sort()
     return ActiveFigures(
         one_query_each_s=each_s,
         together_s=together_s,
@@ -93,10 +100,16 @@ def run_active_bench(bench: ActiveBench, report: Report) -> ActiveFigures:
         bare_query_s=bare_s,
         delays_count=len(delays),
         delay_median_s=statistics.median(delays),
-        delay_p99_s=delays[min(len(delays) - 1, int(0.99 * len(delays)))],
+        delay_p99_s=_p99(delays),
+        fetched_median_s=statistics.median(fetched),
+        fetched_p99_s=_p99(fetched),
         results_per_s=results_per_s,
         idle_cores=idle_cores,
     )
+
+
+def _p99(ordered: list[float]) -> float:
+    return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
 @contextmanager
@@ -108,7 +121,7 @@ def _opened() -> Iterator[ActiveData]:
 
 
 @contextmanager
-def _city(bench: ActiveBench) -> Iterator[tuple[ActiveData, EmergencyCity]]:
+def _city(bench: ActiveBench) -> Iterator[tuple[ActiveData, EmergencyCity, Wishes]]:
     """The seven channels, continuous, with 610 subscriptions, 400 users and 200 shelters."""
     city = EmergencyCity(bench.seed)
     with _opened() as active:
@@ -116,9 +129,10 @@ def _city(bench: ActiveBench) -> Iterator[tuple[ActiveData, EmergencyCity]]:
         active.run("CREATE BROKER B1 AT 'bench'")
         active.feed("locations", city.users)
         active.feed("shelters", city.shelters)
-        for channel, arguments in city.subscriptions(SUBSCRIPTIONS_COUNT):
+        wanted = city.subscriptions(SUBSCRIPTIONS_COUNT)
+        for channel, arguments in wanted:
             active.subscribe(channel, "B1", **arguments)
-        yield active, city
+        yield active, city, wanted
 
 
 def _timed(work: Callable[[], Any], times_count: int) -> float:
@@ -155,41 +169,8 @@ def _each_and_together(active: ActiveData, city: EmergencyCity, bench: ActiveBen
     return _timed(one, 5 * bench.repeats_count) * SUBSCRIPTIONS_COUNT, together_s
 
 
-def _delays(active: ActiveData, city: EmergencyCity, bench: ActiveBench) -> tuple[float, list[float]]:
-    """The time of one bare query, and for each notification the time from its record's acknowledgement to its fetch."""
-    subscriptions = [each.id for each in active.catalog.subscriptions()]
-    acknowledged: dict[int, float] = {}
-    fetched: list[tuple[int, float]] = []
-    stop = threading.Event()
-
-    def subscriber() -> None:
-        after = active.results_store.last_position
-        while not stop.is_set():
-            news = active.wait(subscriptions, after, 0.5)
-            for subscription in news:
-                for result in active.results(subscription, after):
-                    fetched.append((result.record, time.perf_counter()))
-            after = max([after, *news.values()])
-
-    def publish(count: int) -> None:
-        next_s = time.perf_counter()
-        for _ in range(count):
-            record = city.report()
-            active.feed("reports", [record])
-            acknowledged[active.datasets["reports"].last_sequence] = time.perf_counter()
-            next_s += 1 / LATENCY_RATE_PER_S
-            time.sleep(max(0.0, next_s - time.perf_counter()))
-
-    thread = threading.Thread(target=subscriber)
-    thread.start()
-    publish(int(LATENCY_RATE_PER_S * bench.latency_s / 2))
-    active.settle()
-    warm = active.datasets["reports"].last_sequence
-    publish(int(LATENCY_RATE_PER_S * bench.latency_s))
-    active.settle()
-    time.sleep(1.0)
-    stop.set()
-    thread.join()
+def _bare_query_s(active: ActiveData, city: EmergencyCity, bench: ActiveBench) -> float:
+    """The time of one bare query over one new record."""
     rows = [active.datasets["reports"].check(city.report())]
     active.views.show_arrow("bare_new", active.datasets["reports"]._arrow(rows, range(1, 2)), None)
     pairs = [(event, str(user["userId"])) for user in city.users for event in EVENTS]
@@ -199,9 +180,7 @@ def _delays(active: ActiveData, city: EmergencyCity, bench: ActiveBench) -> tupl
         event, user = pairs[next(numbers)]
         return active.views.session.sql(BARE_QUERY, args={"event": event, "user": user}).toArrow()
 
-    bare_s = _timed(one, 5 * bench.repeats_count)
-    delays = [at_s - acknowledged[record] for record, at_s in fetched if record > warm and record in acknowledged]
-    return bare_s, delays
+    return _timed(one, 5 * bench.repeats_count)
 
 
 def _idle_cores(seconds: float) -> float:

@@ -35,6 +35,7 @@ from trimtab.lab.emergency import (
     definitions,
     found_by,
 )
+from trimtab.lab.spark_cluster import SparkCluster, spark_cluster
 from trimtab.network.address import Address
 from trimtab.network.client import Client, Delivery
 from trimtab.network.local_network import Network, free_ports, plan_text
@@ -72,6 +73,18 @@ class EmergencyOptions(msgspec.Struct, frozen=True, kw_only=True):
     spark: str | None = None
     """A Spark master, local mode if not given."""
 
+    workers_count: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """A standalone Spark with so many workers is started on this machine for the run, and used."""
+
+    kills_worker: bool = False
+    """Whether a worker is killed half way, while it works on a tick's reports."""
+
+    def __post_init__(self) -> None:
+        if self.workers_count and self.spark:
+            raise ValueError("a Spark of its own, or the one at an address, not both")
+        if self.kills_worker and self.workers_count < 2:
+            raise ValueError("a worker is killed only where there is another one (--workers 2)")
+
 
 class BrokerLoad(msgspec.Struct, frozen=True):
     """What one broker had to do, in bytes of notifications: fetched once, delivered to each."""
@@ -88,6 +101,9 @@ class EmergencySummary(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     placement: str
     policy: str
+    spark: str
+    worker_killed_tick: int | None
+    """When a worker of Spark was killed."""
     ticks_count: int
     real_s: float
     reports_count: int
@@ -221,7 +237,10 @@ def run_emergency(
     """Run it to the end and account for every notification."""
     world = EmergencyWorld(options.seed, people_count=options.people_count, run_s=options.minutes * 60)
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        back_end = _BackEnd(Path(directory), options.spark)
+        cluster = None
+        if options.workers_count:
+            cluster = stack.enter_context(spark_cluster(Path(directory), options.workers_count))
+        back_end = _BackEnd(Path(directory), options.spark if cluster is None else cluster.master)
         stack.callback(_stop, back_end.process)
         back_end.ask("POST", "/statements", {"text": statements(options.speed)})
         plan = _plan(world, options.seed, back_end.url)
@@ -235,7 +254,8 @@ def run_emergency(
             *("--round-every", f"{ROUND_EVERY_S / options.speed}", "--report-every", f"{TICK_S / options.speed}"),
         )
         stack.callback(_stop, process)
-        return run(_all(options, world, back_end, network, coordinator, on_tick))
+        running = _Run(options, world, back_end, network, coordinator, cluster)
+        return run(_all(running, on_tick))
 
 
 def _plan(world: EmergencyWorld, seed: int, back_end_url: str) -> NetworkPlan:
@@ -249,15 +269,7 @@ def _plan(world: EmergencyWorld, seed: int, back_end_url: str) -> NetworkPlan:
     return NetworkPlan(brokers, links, NetworkOptions(back_end=back_end_url, policy="coordinated"))
 
 
-async def _all(  # noqa: PLR0917 (parts of a run)
-    options: EmergencyOptions,
-    world: EmergencyWorld,
-    back_end: _BackEnd,
-    network: Network,
-    coordinator: Address,
-    on_tick: Callable[[int, int], None],
-) -> EmergencySummary:
-    running = _Run(options, world, back_end, network, coordinator)
+async def _all(running: _Run, on_tick: Callable[[int, int], None]) -> EmergencySummary:
     try:
         return await running.all_ticks(on_tick)
     finally:
@@ -265,13 +277,14 @@ async def _all(  # noqa: PLR0917 (parts of a run)
 
 
 class _Run:
-    def __init__(
+    def __init__(  # noqa: PLR0917 (parts of a run)
         self,
         options: EmergencyOptions,
         world: EmergencyWorld,
         back_end: _BackEnd,
         network: Network,
         coordinator: Address,
+        cluster: SparkCluster | None,
     ) -> None:
         self._options = options
         self._world = world
@@ -283,6 +296,8 @@ class _Run:
         self._before: tuple[list[Report], dict[str, tuple[float, float]]] = ([], {})
         """The reports and places of the tick before."""
         self._coordinator = coordinator
+        self._cluster = cluster
+        self._killed_tick: int | None = None
 
     @property
     def _brokers(self) -> list[str]:
@@ -318,6 +333,9 @@ class _Run:
             for wanted in subscriber.person.wants:
                 subscriber.expected[wanted].update(found_by(wanted, reports, places))
         await asyncio.to_thread(self._back_end.feed, "reports", [msgspec.to_builtins(each) for each in reports])
+        if self._options.kills_worker and self._cluster is not None and tick == self._world.ticks_count // 2:
+            self._cluster.kill_worker(0)
+            self._killed_tick = tick
         if not await self._becomes(self._all_seen):
             raise EmergencyError(f"tick {tick}: the channels have not seen its reports within {SEEN_WITHIN_S:g} s")
 
@@ -354,6 +372,8 @@ class _Run:
             seed=self._options.seed,
             placement=self._options.placement,
             policy=self._options.policy,
+            spark=self._cluster.master if self._cluster is not None else self._options.spark or "local",
+            worker_killed_tick=self._killed_tick,
             ticks_count=self._world.ticks_count,
             real_s=real_s,
             reports_count=sum(len(self._world.reports(tick)) for tick in range(self._world.ticks_count)),
@@ -393,6 +413,8 @@ def _quantile(ordered: list[float], share: float) -> float:
 
 def lines(summary: EmergencySummary) -> Iterator[str]:
     """The summary for people."""
+    killed = "" if summary.worker_killed_tick is None else f", a worker killed in tick {summary.worker_killed_tick}"
+    yield f"Spark: {summary.spark}{killed}"
     yield f"{summary.reports_count:,} reports in {summary.ticks_count} ticks, {summary.real_s:.0f} s"
     yield f"{summary.front_end_count:,} front-end and {summary.back_end_count:,} back-end subscriptions"
     yield (

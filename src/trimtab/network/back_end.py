@@ -14,6 +14,7 @@ import random
 import socket
 from collections import deque
 from collections.abc import Callable
+from itertools import islice, takewhile
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -34,6 +35,9 @@ NEWS_WITHIN_S: Final = 20.0
 """A question for news is answered by then, with none if there are none."""
 
 ANSWER_WITHIN_S: Final = 30.0
+FETCHES_AT_ONCE_COUNT: Final = 100
+"""Streams whose results are fetched with one request."""
+
 BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 
@@ -125,8 +129,13 @@ class BackEndLine:
         with _Line(self._host, self._port) as line:
             while True:
                 while self._requests:
-                    await self._carry_out(line, self._requests[0])
-                    self._requests.popleft()
+                    fetches = list(takewhile(_is_fetch, islice(self._requests, FETCHES_AT_ONCE_COUNT)))
+                    if fetches:
+                        await self._fetch(line, [each for each in fetches if isinstance(each, FetchResults)])
+                    else:
+                        await self._carry_out(line, self._requests[0])
+                    for _ in range(max(1, len(fetches))):
+                        self._requests.popleft()
                 self._work.clear()
                 await self._work.wait()
 
@@ -141,13 +150,18 @@ class BackEndLine:
                 if id is not None:
                     del self._streams[id]
                     await _to_thread(line.request, "DELETE", f"{self._path()}/subscriptions/{id}", None)
-            case FetchResults(stream=stream, after=after, max_count=max_count):
-                id = self._ids.get(stream)
-                if id is not None:
-                    path = f"/results/{id}?after={after}&limit={max_count}"
-                    said = await _to_thread(line.request, "GET", path, None)
-                    results = tuple(map(_result, said["results"]))
-                    self._tell(ResultsFetched(stream, after, results))
+
+    async def _fetch(self, line: _Line, fetches: list[FetchResults]) -> None:
+        """Fetch results of several streams at once; what the back end has ended is declared to it anew."""
+        wanted = [(self._ids[each.stream], each) for each in fetches if each.stream in self._ids]
+        if not wanted:
+            return
+        body = {"fetches": [{"id": id, "after": each.after, "limit": each.max_count} for id, each in wanted]}
+        said = await _to_thread(line.request, "POST", "/results", body)
+        for (_, each), answer in zip(wanted, said["answers"], strict=True):
+            if "error" in answer:
+                raise http.client.HTTPException(str(answer["error"]))
+            self._tell(ResultsFetched(each.stream, each.after, tuple(map(_result, answer["results"]))))
 
     async def _wait_for_news(self) -> None:
         with _Line(self._host, self._port) as line:
@@ -189,6 +203,10 @@ class _Line:
             if response.status >= http.client.INTERNAL_SERVER_ERROR:
                 raise http.client.HTTPException(f"the back end answers {response.status}: {said.get('error')}")
         return said
+
+
+def _is_fetch(request: BackEndRequest) -> bool:
+    return isinstance(request, FetchResults)
 
 
 async def _to_thread(call: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
