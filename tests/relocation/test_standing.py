@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from trimtab.load.agents import Note, RelocatePublisher
 from trimtab.protocol.records import RelocationRecord
 from trimtab.relocation.config import RelocationConfig
@@ -39,4 +41,4 @@ def test_moves_are_remembered_for_a_while() -> None:
 
 def test_each_move_lately_doubles_what_the_next_one_must_save() -> None:
     wanted = [CONFIG.gain_wanted_ratio(count) for count in range(5)]
-    assert all(later == 2 * earlier for earlier, later in zip(wanted, wanted[1:], strict=False))
+    assert all(later == 2 * earlier for earlier, later in pairwise(wanted))
