@@ -67,3 +67,13 @@ def test_memory_is_bounded() -> None:
         traces.saw((f"Q{number}", 1), "", 1, [], 0.0)
     assert len(traces.profiles) <= 10
     assert sum(traces.outstanding_count(f"P{number}") for number in range(100)) <= 10
+
+
+def test_what_is_overdue_at_the_time_told_is_given_up_then_whatever_the_rounding() -> None:
+    rng = Random(1)
+    for number in range(1_000):
+        traces = PopTraces(RelocationConfig(answer_timeout_s=1.0))
+        traces.saw(("P", number), "B0", 1, ["B2"], rng.uniform(0, 1_000))
+        due_s = traces.next_overdue_s()
+        assert due_s is not None
+        assert len(traces.overdue(due_s)) == 1

@@ -144,8 +144,8 @@ class PopTraces:
 
     def overdue(self, now_s: float) -> list[Result]:
         """Give up waiting for counts that should have come, or whose neighbours are gone."""
-        limit_s = now_s - self._config.answer_timeout_s
-        late = [key for key, trace in self._traces.items() if trace.began_s <= limit_s]
+        timeout_s = self._config.answer_timeout_s
+        late = [key for key, trace in self._traces.items() if trace.began_s + timeout_s <= now_s]
         results: list[Result] = []
         for key in late:
             self._traces[key].waiting.clear()

@@ -25,6 +25,7 @@ from trimtab.language import Filter, Publication
 from trimtab.load.agents import Agent
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
+from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.bugs import Bug
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
@@ -106,6 +107,8 @@ class Plan(msgspec.Struct, frozen=True):
     back_end_latency_s: float
     coordinator: str
     """The broker that coordinates the others, hastily, and sends its own subscribers away; empty if none does."""
+    relocation: str
+    """How agents in the brokers move publishers, hastily; empty if they do not."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -125,6 +128,9 @@ class RunReport(msgspec.Struct, frozen=True):
     trace_hash: str
 
 
+_RELOCATIONS: Final = ("pop", "grape-load100", "grape-delay50", "grape-joint")
+
+
 def draw_plan(seed: int) -> Plan:
     """A random run."""
     rng = Random(f"trimtab fuzz {seed}")
@@ -141,7 +147,9 @@ def draw_plan(seed: int) -> Plan:
     is_balanced = limits.random() < 0.25
     coordination = Random(f"trimtab fuzz coordination {seed}")
     is_coordinated = not is_balanced and coordination.random() < 0.25
-    if is_balanced or is_coordinated:  # agents may send clients to a guest, which therefore stays
+    placing = Random(f"trimtab fuzz placing {seed}")
+    relocation = placing.choice(_RELOCATIONS) if not is_coordinated and placing.random() < 0.3 else ""
+    if is_balanced or is_coordinated or relocation:  # agents may send clients to a guest, which therefore stays
         guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
     return Plan(
         seed=seed,
@@ -170,6 +178,7 @@ def draw_plan(seed: int) -> Plan:
         channel_acts=_draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else [],
         back_end_latency_s=limits.choice((0.0, 0.02, 0.5)),
         coordinator=coordination.choice(brokers) if is_coordinated else "",
+        relocation=relocation,
     )
 
 
@@ -364,6 +373,18 @@ _HASTY_COORDINATION: Final = CoordinatorConfig(
 )
 """A coordinator that shuffles all the time."""
 
+_HASTY_RELOCATION: Final = RelocationConfig(
+    pop_threshold_count=2,
+    grape_threshold_count=3,
+    answer_timeout_s=1.0,
+    gain_threshold_ratio=0.0,
+    move_memory_s=0.0,
+    rest_s=0.05,
+    joint_wait_s=0.05,
+    room_lifetime_s=0.3,
+)
+"""Brokers that trace all the time, and move publishers for any gain."""
+
 
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
@@ -397,7 +418,8 @@ def run_plan(plan: Plan) -> RunReport:
             return [CoordinatorAgent(_HASTY_COORDINATION, Random(f"coordinator {plan.seed}"), "life")]
         if plan.coordinator:
             return [CoordinatedAgent()]
-        return agents_of("padres" if plan.is_balanced else "none", name, plan.seed, _HASTY)
+        policy = "+".join(part for part in ("padres" if plan.is_balanced else "none", plan.relocation) if part)
+        return agents_of(policy, name, plan.seed, _HASTY, relocation=_HASTY_RELOCATION)
 
     if plan.channel_acts:
         world.add_back_end(("near",), plan.back_end_latency_s)
