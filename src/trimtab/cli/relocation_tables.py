@@ -96,7 +96,7 @@ def relocation_lines(grid: RelocationGrid) -> list[str]:
             waits.setdefault(int(hops), []).append(wait_s)
     if waits:
         told = ", ".join(f"{hops}: {1e3 * fmean(times):.0f} ms" for hops, times in sorted(waits.items()))
-        lines += ["", f"a move by the links that it went over: {told}"]
+        lines += ["", f"a publisher waits, by the links that its move went over: {told}"]
     lost, twice, late = (sum(getattr(run, name) for run in grid.runs) for name in ("lost", "duplicated", "reordered"))
     lines += ["", f"lost {lost:,}, delivered twice {twice:,}, out of order {late:,} in {len(grid.runs):,} runs"]
     return lines

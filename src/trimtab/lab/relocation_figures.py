@@ -121,7 +121,7 @@ def _draw_series(grid: RelocationGrid, to: Path) -> Path:
 
 
 def _draw_waits(grid: RelocationGrid, to: Path) -> Path:
-    """How long moves took over the links that they went over."""
+    """How long publishers waited over the links that their moves went over."""
     plt = pyplot()
     figure, axes = plt.subplots(layout="constrained")
     for line, policy in enumerate(dict.fromkeys(run.policy for run in grid.runs if run.publisher_wait_s)):
@@ -138,7 +138,7 @@ def _draw_waits(grid: RelocationGrid, to: Path) -> Path:
             markersize=4,
             label=policy,
         )
-    axes.set_title("How long a publisher's move takes (compare figure 6c)")
+    axes.set_title("How long a publisher waits for its move (compare figure 6c)")
     axes.set_xlabel("links between the old and the new broker")
     axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)

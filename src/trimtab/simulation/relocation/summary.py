@@ -64,7 +64,7 @@ class RelocationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """From enough traces to a decision, mean."""
     selections_count: int
     publisher_wait_s: dict[str, float]
-    """How long moves took, by the number of links between the old and the new broker, mean."""
+    """How long moves held publications back, by the number of links between the old and the new broker, mean."""
     moves: int
     moves_per_publisher_max: int
     last_move_s: float | None
@@ -183,7 +183,7 @@ class RelocationWatch:
         for move in moved:
             by_publisher[move.client] = by_publisher.get(move.client, 0) + 1
             hops = distance(move.from_broker, move.to_broker, scenario.fan_out)
-            waits.setdefault(hops, []).append(move.end_s - move.begin_s)
+            waits.setdefault(hops, []).append(move.publisher_wait_s)
         agents = [agent for own in self._agents.values() for agent in own]
         said: dict[str, int] = {}
         for agent in agents:
