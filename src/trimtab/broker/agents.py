@@ -43,7 +43,6 @@ from trimtab.protocol.messages import (
     ControlPublish,
     Measure,
     Publish,
-    Redirect,
     Subscribe,
     Unsubscribe,
 )
@@ -178,8 +177,6 @@ class Agents:
         self._wake_s: float | None = None
         self._wake_is_known = False
         """Whether no agent has been told anything since the first wake was last looked for."""
-        self._moving: dict[str, str] = {}
-        """Clients that were asked to move, with the cause: one intent at a time for each, whoever has it."""
 
     def start(self, now_s: float) -> None:
         """The broker begins its work."""
@@ -227,21 +224,6 @@ class Agents:
         self._wake_is_known = False
         for inbox in self.inboxes.values():
             inbox.heard.clear()
-
-    def move_ended(self, event: AgentEvent, client: str, now_s: float) -> None:
-        """A client has come, left, or refused to; the next intent may concern it."""
-        self._moving.pop(client, None)
-        self.tell_all(event, now_s)
-
-    def asked(self) -> list[str]:
-        """Clients that were asked to move and have not answered by word or deed."""
-        return list(self._moving)
-
-    def client_gone(self, client: str, now_s: float) -> None:
-        """A client left the network, perhaps while it was asked to move."""
-        cause = self._moving.pop(client, None)
-        if cause is not None:
-            self.tell_all(ClientStayed(client, cause, "it has left the network"), now_s)
 
     def reports(self) -> dict[str, AgentReport]:
         """What agents do and why, by their names, as far as they tell."""
@@ -305,7 +287,7 @@ class Agents:
                 case MoveClient(client=client, to_broker=to_broker, cause=cause):
                     self._move(client, to_broker, cause, now_s)
                 case RelocatePublisher(client=client, to_broker=to_broker, cause=cause):
-                    objection = self._objection_to_leaving(client)
+                    objection = self.objection_to_leaving(client)
                     self._move(client, to_broker, cause, now_s, objection)
                 case AskRoundTrips(client=client, brokers=brokers, cause=cause):
                     addresses = tuple(broker.address_of(each) for each in brokers)
@@ -314,24 +296,13 @@ class Agents:
                     self._effects.append(Record(record))
 
     def _move(self, client: str, to_broker: str, cause: str, now_s: float, objection: str = "") -> None:
-        """Admit an intent to move a client, or say why it cannot be: the only place where such intents are admitted."""
-        broker = self._broker
-        peer = broker.peers.get(client)
-        if peer is None or peer.role != "client":
-            reason = "it is not a client of this broker"
-        elif objection:
-            reason = objection
-        elif client in self._moving:
-            reason = f"it is already asked to move, by {self._moving[client]}"
-        elif broker.towards(to_broker) is None:
-            reason = f"no way leads to {to_broker}"
-        else:
-            self._moving[client] = cause
-            broker.send(client, Redirect(broker=to_broker, address=broker.address_of(to_broker), cause=cause), now_s)
-            return
-        self.tell_all(ClientStayed(client, cause, reason), now_s)
+        """Have an intent admitted, or say why it cannot be."""
+        reason = objection or self._broker.admission.admit(client, to_broker, cause, now_s)
+        if reason:
+            self.tell_all(ClientStayed(client, cause, reason), now_s)
 
-    def _objection_to_leaving(self, publisher: str) -> str:
+    def objection_to_leaving(self, publisher: str) -> str:
+        """Why a publisher is not to be relocated, empty if no agent objects."""
         peer = self._broker.peers.get(publisher)
         if peer is not None and not peer.advertisements:
             return "it advertises nothing"

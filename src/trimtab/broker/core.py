@@ -22,6 +22,7 @@ from itertools import chain, zip_longest
 
 import msgspec
 
+from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
@@ -113,6 +114,7 @@ class Broker:
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
         self.moves = Moves(self)
+        self.admission = Admission(self)
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._unsynced: dict[str, None] = dict.fromkeys(config.neighbours)
@@ -297,8 +299,8 @@ class Broker:
         return [] if self._agents is None else list(self._agents.inboxes)
 
     def clients_asked_to_move(self) -> list[str]:
-        """Clients that an agent has asked to move and that have not answered."""
-        return [] if self._agents is None else self._agents.asked()
+        """Clients that were asked to move and that have not answered."""
+        return self.admission.asked()
 
     def agent_reports(self) -> dict[str, AgentReport]:
         """What the agents inside this broker do and why, by their own names."""
@@ -746,8 +748,12 @@ class Broker:
 
     def tell_agents_of_move(self, event: AgentEvent, client: str, now_s: float) -> None:
         """A client has come, left, or stayed; it may be asked to move again."""
-        if self._agents is not None:
-            self._agents.move_ended(event, client, now_s)
+        self.admission.ended(client, event.reason if isinstance(event, ClientStayed) else "")
+        self.tell_agents(event, now_s)
+
+    def objection_to_leaving(self, publisher: str) -> str:
+        """Why a publisher is not to be relocated, empty if it may be."""
+        return "" if self._agents is None else self._agents.objection_to_leaving(publisher)
 
     def objection_to_publisher(self, publisher: str) -> str:
         """Why a publisher is not to be served by this broker, empty if it may come."""
@@ -824,8 +830,8 @@ class Broker:
             if self.channels is not None:
                 self.channels.client_gone(name, now_s)
             self.moves.gone(name, now_s)
-            if self._agents is not None:
-                self._agents.client_gone(name, now_s)
+            if cause := self.admission.ended(name, why := "it has left the network"):
+                self.tell_agents(ClientStayed(name, cause, why), now_s)
             return
         self.say(self.tables.remove_neighbour(name), now_s)
         self._advertise_early(ended, now_s)

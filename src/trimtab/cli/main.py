@@ -14,6 +14,7 @@ from trimtab.cli import (
     language_commands,
     link_commands,
     load_command,
+    move_command,
     network_commands,
     simulation_commands,
     tour,
@@ -42,6 +43,7 @@ app.command("load")(load_command.load)
 app.add_typer(active_commands.app, name="active")
 app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")
+app.command("move")(move_command.move)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
 simulation_commands.add_record_commands(app)

@@ -10,13 +10,12 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 import typer
 
 from trimtab.cli.input_lines import STDIN, parse_lines, printable
 from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
-from trimtab.network.address import Address
 from trimtab.network.client import Client, Delivery, Subscription
 from trimtab.network.clock import now_s
 from trimtab.protocol.messages import WireValue
@@ -27,9 +26,12 @@ LINES_AHEAD_COUNT: Final = 5_000
 
 REFUSALS_SHOWN_COUNT: Final = 10
 
+Connect: TypeAlias = Callable[[], Awaitable[Client]]
+"""Connects the client that a command is about."""
+
 
 async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
-    connect: Callable[[], Awaitable[Client]],
+    connect: Connect,
     filters: Sequence[Filter],
     channels: Sequence[tuple[str, dict[str, WireValue]]],
     count: int | None,
@@ -122,9 +124,9 @@ def _as_json(delivery: Delivery) -> str:
     return json.dumps(shown, ensure_ascii=False) + "\n"
 
 
-async def publish_all(address: Address, announced: Sequence[Filter], publications: Sequence[Publication]) -> int:
+async def publish_all(connect: Connect, announced: Sequence[Filter], publications: Sequence[Publication]) -> int:
     """Publish what was given on the command line."""
-    client = await Client.connect(address)
+    client = await connect()
     try:
         publisher = _Publisher(client)
         await publisher.announce(announced)
@@ -135,9 +137,9 @@ async def publish_all(address: Address, announced: Sequence[Filter], publication
         await client.close()
 
 
-async def publish_lines(address: Address, announced: Sequence[Filter]) -> int:
+async def publish_lines(connect: Connect, announced: Sequence[Filter]) -> int:
     """Publish the lines of standard input as they come."""
-    client = await Client.connect(address)
+    client = await connect()
     try:
         publisher = _Publisher(client)
         await publisher.announce(announced)

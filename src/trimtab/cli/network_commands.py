@@ -16,7 +16,7 @@ import typer
 from trimtab.cli.input_lines import STDIN, placed, printable, refuse
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.language.durations import parse_duration_s
-from trimtab.protocol.channels import parse_channel
+from trimtab.protocol.channels import STREAM_MARK, is_stream, parse_channel
 from trimtab.protocol.messages import WireValue
 
 if TYPE_CHECKING:
@@ -182,24 +182,40 @@ def pub(
         list[str] | None,
         typer.Option("--advertise", metavar="FILTER", help="What is announced; made from the publications if missing."),
     ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The publisher's name; one that nobody has if missing.")
+    ] = None,
+    records: RecordsOption = None,
 ) -> None:
     """Publish; the exit code is 0 when the broker has accepted everything.
+
+    A publisher may be moved to another broker while it publishes: see trimtab move.
 
     \b
     Example:
       trimtab pub --broker 127.0.0.1:7001 "[class,'STOCK'],[symbol,'YHOO'],[volume,300001]"
+      generate-quotes | trimtab pub --broker 127.0.0.1:7001 --name quotes -
     """
     from trimtab.cli.network_clients import publish_all, publish_lines
+    from trimtab.network.client import Client
 
     address = _address(broker)
+    if name is not None and (not name or is_stream(name)):
+        refuse(f"--name: a publisher's name is not empty and does not begin with {STREAM_MARK}")
     announced = [each for text in advertise or () for each in _parsed("--advertise", text, _all)]
-    if publications == [STDIN]:
-        run_client(publish_lines(address, announced))
-        return
-    if STDIN in publications:
+    if STDIN in publications and publications != [STDIN]:
         refuse("- (standard input) cannot stand beside other publications")
-    values = [_parsed(f"PUBLICATION {n}", text, Publication.parse) for n, text in enumerate(publications, 1)]
-    run_client(publish_all(address, announced, values))
+    texts = [] if publications == [STDIN] else publications
+    values = [_parsed(f"PUBLICATION {n}", text, Publication.parse) for n, text in enumerate(texts, 1)]
+    with record_files(records, f"pub-{os.getpid()}") as recorder:
+
+        async def connect() -> Client:
+            client = await Client.connect(address, name)
+            if recorder is not None:
+                client.on_move = recorder.record
+            return client
+
+        run_client(publish_all(connect, announced, values) if texts else publish_lines(connect, announced))
 
 
 def status(network: NetworkArgument, as_json: JsonOption = False) -> None:

@@ -43,6 +43,8 @@ from trimtab.protocol.frames import (
     Hello,
     LinkReply,
     LinkRequest,
+    MoveReply,
+    MoveRequest,
     Payload,
     PlaceReply,
     PlaceRequest,
@@ -207,6 +209,11 @@ class BrokerServer:
                 change = self._loop.create_task(self._change_link(connection, frame))
                 self._link_changes.add(change)
                 change.add_done_callback(self._link_changes.discard)
+            case MoveRequest():
+                self._await_greeting_no_more(connection)
+                move = self._loop.create_task(self._move_client(connection, frame))
+                self._link_changes.add(move)
+                move.add_done_callback(self._link_changes.discard)
             case Goodbye(reason=reason, leaves=leaves):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
                 self._note_refusal(connection, reason)
@@ -214,7 +221,7 @@ class BrokerServer:
                 connection.close()
             case Hello():
                 self._refuse(connection, "a second greeting")
-            case StatusReply() | LinkReply() | PlaceReply():
+            case StatusReply() | LinkReply() | PlaceReply() | MoveReply():
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
@@ -444,6 +451,16 @@ class BrokerServer:
     def _note_refusal(self, connection: Connection, reason: str) -> None:
         if connection.dialled:
             self._refusals[connection.dialled] = reason
+
+    async def _move_client(self, connection: Connection, request: MoveRequest) -> None:
+        """Ask a client to move, and tell when it has moved, or why it has not."""
+        cause, problem = self.broker.admission.move_by_hand(request.client, request.to_broker, now_s())
+        self._schedule()
+        if not problem:
+            while (outcome := self.broker.admission.outcome(cause)) is None:
+                await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+            problem = outcome
+        connection.send(MoveReply(not problem, problem))
 
     async def _change_link(self, connection: Connection, request: LinkRequest) -> None:
         """Do what somebody asked for and tell when it is done, or why it is not."""

@@ -1,4 +1,4 @@
-"""Asking a broker something that needs no greeting: how it is, to change a link, or where to connect."""
+"""Asking a broker what needs no greeting: how it is, to change a link, to move a client, or where to connect."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from trimtab.protocol.frames import (
     Frame,
     LinkReply,
     LinkRequest,
+    MoveReply,
+    MoveRequest,
     PlaceReply,
     PlaceRequest,
     StatusReply,
     StatusRequest,
 )
 
-_Request: TypeAlias = StatusRequest | LinkRequest | PlaceRequest
-_Reply: TypeAlias = StatusReply | LinkReply | PlaceReply
+_Request: TypeAlias = StatusRequest | LinkRequest | PlaceRequest | MoveRequest
+_Reply: TypeAlias = StatusReply | LinkReply | PlaceReply | MoveReply
 _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     StatusRequest: StatusReply,
     LinkRequest: LinkReply,
     PlaceRequest: PlaceReply,
+    MoveRequest: MoveReply,
 }
 
 LINK_WITHIN_S: Final = 15.0
@@ -41,6 +44,13 @@ async def ask_link(address: Address, request: LinkRequest) -> LinkReply:
     """Ask the broker at an address to change a link; raises OSError or TimeoutError if it does not answer."""
     reply = await _ask(address, request, LINK_WITHIN_S)
     assert isinstance(reply, LinkReply)
+    return reply
+
+
+async def ask_move(address: Address, request: MoveRequest, within_s: float) -> MoveReply:
+    """Ask the broker at an address to move a client; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, request, within_s)
+    assert isinstance(reply, MoveReply)
     return reply
 
 

@@ -181,8 +181,32 @@ class PlaceReply(msgspec.Struct, frozen=True, tag_field="frame", tag="place", om
     reason: str = ""
 
 
+class MoveRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="move?"):
+    """Ask a broker to have one of its clients move to another broker; needs no greeting."""
+
+    client: str
+    to_broker: str
+
+
+class MoveReply(msgspec.Struct, frozen=True, tag_field="frame", tag="move", omit_defaults=True):
+    """The client has moved, or it has not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
 MapFrame: TypeAlias = (
-    Hello | Ack | Goodbye | StatusRequest | StatusReply | LinkRequest | LinkReply | PlaceRequest | PlaceReply
+    Hello
+    | Ack
+    | Goodbye
+    | StatusRequest
+    | StatusReply
+    | LinkRequest
+    | LinkReply
+    | PlaceRequest
+    | PlaceReply
+    | MoveRequest
+    | MoveReply
 )
 """The frames that travel as maps."""
 

@@ -1,0 +1,78 @@
+"""The command that moves a client of a running network to another broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimtab.cli.input_lines import printable, refuse
+
+if TYPE_CHECKING:
+    from trimtab.network.network_file import BrokerEntry, NetworkPlan
+
+
+def move(
+    client: Annotated[str, typer.Argument(metavar="CLIENT", help="The client's name, a publisher or a subscriber.")],
+    to: Annotated[str, typer.Argument(metavar="BROKER", help="The broker that it shall go to.")],
+    network: Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")],
+    within_s: Annotated[
+        float, typer.Option("--within", metavar="SECONDS", min=0.1, help="Give up waiting for the outcome then.")
+    ] = 60.0,
+) -> None:
+    """Move a client of a running network to another broker; nothing is lost, doubled or reordered by that.
+
+    The broker that serves the client asks it to move, as a policy would. Exit code 1 with the reason if it stays.
+
+    \b
+    Example:
+      trimtab move quotes B6 examples/seven.toml
+    """
+    from trimtab.network.network_file import NetworkFileError, read_network_file
+
+    try:
+        plan = read_network_file(network)
+    except NetworkFileError as error:
+        refuse(str(error))
+    names = [entry.name for entry in plan.brokers]
+    if to not in names:
+        refuse(f"{network}: no broker is named {to}; there are {', '.join(names)}")
+    problem = asyncio.run(_move(plan, client, to, within_s))
+    if problem:
+        typer.echo(printable(problem), err=True)
+        raise typer.Exit(1)
+
+
+async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str:
+    """Why the client has not moved, empty if it has."""
+    from trimtab.network.status import ask_move
+    from trimtab.protocol.frames import MoveRequest
+
+    found = await asyncio.gather(*[_serves(entry, client) for entry in plan.brokers])
+    serving = [entry for entry, serves in zip(plan.brokers, found, strict=True) if serves]
+    if not serving:
+        silent = [entry.name for entry, serves in zip(plan.brokers, found, strict=True) if serves is None]
+        also = f"; no answer from {', '.join(silent)}" if silent else ""
+        return f"no broker of the network serves {client}{also}"
+    entry = serving[0]
+    if entry.name == to:
+        return f"{client} is at {to} already"
+    try:
+        reply = await ask_move(entry.listen, MoveRequest(client, to), within_s)
+    except TimeoutError:
+        return f"{entry.name} has asked {client} to move, but does not know after {within_s:g} s what came of it"
+    except OSError as error:
+        return f"broker {entry.name} does not answer at {entry.listen}: {error}"
+    return "" if reply.done else f"{client} stays at {entry.name}: {reply.reason}"
+
+
+async def _serves(entry: BrokerEntry, client: str) -> bool | None:
+    """Whether a broker serves a client, None if it does not answer."""
+    from trimtab.network.status import ask_status
+
+    try:
+        status = await ask_status(entry.listen)
+    except (OSError, TimeoutError):
+        return None
+    return any(peer.name == client and peer.role == "client" and peer.connected for peer in status.peers)
