@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,6 +28,8 @@ def move(
     Example:
       trimtab move quotes B6 examples/seven.toml
     """
+    import asyncio
+
     from trimtab.network.network_file import NetworkFileError, read_network_file
 
     try:
@@ -46,6 +47,8 @@ def move(
 
 async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str:
     """Why the client has not moved, empty if it has."""
+    import asyncio
+
     from trimtab.network.status import ask_move
     from trimtab.protocol.frames import MoveRequest
 
