@@ -291,7 +291,7 @@ class World:
         self.clients[client].publish(ready)
 
     def move(self, client: str, broker: str) -> None:
-        """A subscriber is asked to go on at another broker."""
+        """A client is asked to go on at another broker."""
         self.clients[client].move(broker)
 
     def leave(self, client: str) -> None:
