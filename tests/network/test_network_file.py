@@ -10,6 +10,7 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.network.address import Address
 from trimtab.network.local_network import plan_text
 from trimtab.network.network_file import LinkEntry, NetworkFileError, parse_network, read_network_file
+from trimtab.relocation.config import Aim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 B1, B2, B3 = (f'[[broker]]\nname = "B{n}"\nlisten = "127.0.0.1:700{n}"\n' for n in (1, 2, 3))
@@ -101,6 +102,12 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
             "net.toml:6: the lower overload ratio (0.97) must be below the higher one (0.95)",
         ),
         ("padres = 3\n" + B1, "net.toml:1: expected a section [padres]"),
+        ("relocation = 3\n" + B1, "net.toml:1: expected a section [relocation]"),
+        (B1 + "[relocation]\nrest_s = -1\n", "net.toml:5: rest_s must be finite and not negative, not -1"),
+        (
+            B1 + '[relocation]\naim = { priority = "speed" }\n',
+            "net.toml:5: Invalid enum value 'speed' - at `aim.priority`",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_line(text: str, expected: str) -> None:
@@ -110,3 +117,20 @@ def test_a_mistake_is_named_with_its_line(text: str, expected: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NetworkFileError, match=r"nowhere.toml: cannot be read: No such file"):
         read_network_file(tmp_path / "nowhere.toml")
+
+
+def test_settings_of_relocation_and_aims_of_single_publishers_survive_as_text() -> None:
+    text = (
+        B1
+        + """
+[relocation]
+grape_threshold_count = 50
+[relocation.publishers."P 7"]
+priority = "delay"
+weight_percent = 75
+"""
+    )
+    plan = parse_network(text, "net.toml")
+    assert plan.relocation.aim_of("P 7") == Aim("delay", 75)
+    assert plan.relocation.grape_threshold_count == 50
+    assert parse_network(plan_text(plan)) == plan

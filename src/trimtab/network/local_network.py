@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from trimtab.network.address import Address
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
 from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus
+from trimtab.relocation.config import RelocationConfig
 
 READY_WITHIN_S: Final = 20.0
 STOP_WITHIN_S: Final = 10.0
@@ -197,6 +199,9 @@ def plan_text(plan: NetworkPlan) -> str:
         lines.append(f"{key} = {_toml(value)}")
     if plan.padres != PadresConfig():
         lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
+    if plan.relocation != RelocationConfig():
+        settings = msgspec.to_builtins(plan.relocation)
+        lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
     for entry in plan.brokers:
         lines += ["", "[[broker]]"]
         for key in entry.__struct_fields__:
@@ -215,6 +220,8 @@ def _toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())} }}"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
