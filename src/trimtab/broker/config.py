@@ -8,7 +8,7 @@ import msgspec
 
 from trimtab.broker.meters import MeterConfig
 from trimtab.protocol.link import LinkConfig
-from trimtab.replication.config import ReplicationConfig
+from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
 SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]
 
@@ -62,9 +62,17 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     replication: ReplicationConfig | None = None
     """How neighbours are watched and replaced when they fail; without it nobody watches."""
 
+    replica: str = ""
+    """The protocol by which this broker replaces an earlier life of its name, if it does; then `neighbours` are all
+    those of the earlier life."""
+
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a broker needs a name")
+        if self.replica and (self.replication is None or self.replica not in PROTOCOLS):
+            raise ValueError(
+                f"broker {self.name}: a replica needs a configuration of replication and one of its protocols"
+            )
         limits = (self.client_queue_max_count, self.broker_queue_high_count, self.filters_per_client_max_count)
         if min(*limits, self.clients_max_count) < 1:
             raise ValueError(f"broker {self.name}: every limit must be at least 1")

@@ -136,6 +136,8 @@ class Broker:
         """Where clients subscribe to channels of the back end, if there is one."""
         if config.has_back_end:
             self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
+        self.on_publication = self.route
+        """What is done with a publication whose turn has come; a replica does more for a while."""
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
         self._agents = Agents(self, agents) if agents else None
@@ -184,7 +186,7 @@ class Broker:
         """The greeting for a connection to a peer, known or not."""
         known = self.peers.get(peer)
         expects, resumes = (known.link.expects, known.session) if known else (1, "")
-        return Hello(VERSION, "broker", self.name, self.config.session, expects, resumes)
+        return Hello(VERSION, "broker", self.name, self.config.session, expects, resumes, self.config.replica)
 
     @property
     def input_count(self) -> int:
@@ -368,14 +370,15 @@ class Broker:
         if peer is not None and peer.link.did():
             self._maybe_sendable[name] = None
         if isinstance(data, Publish):
-            return self._publication(name, data, now_s)
+            return self.on_publication(name, data, now_s)
         if peer is not None:
             return self._control(name, data, now_s)
         if isinstance(data, Complete) and data.is_lost:
             self.moves.complete(name, data, now_s)  # it stands behind what a neighbour said that is gone
         return []
 
-    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+    def route(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+        """Pass a publication on to all who want it."""
         peer = self.peers.get(source)
         is_from_client = peer is not None and peer.role == "client"
         if peer is not None and is_from_client and not self._take_over(peer, message, now_s):
@@ -429,7 +432,7 @@ class Broker:
 
     def _queue_is_full(self, peer: Peer) -> list[Effect]:
         """A publication has filled an output queue: hold its sources back, or deal with a slow client."""
-        waiting_count = peer.link.queued_data_count
+        waiting_count = len(peer.queue)
         if waiting_count == peer.queue_max_count:
             self.client_queue_is_full |= peer.role == "client"
         elif peer.role == "broker" or self.config.slow_policy == "block":
@@ -452,7 +455,7 @@ class Broker:
 
     def _relieve(self, peer: Peer) -> None:
         """Go on with what was held back if half of a congested queue is gone."""
-        if peer.link.queued_data_count <= peer.queue_max_count // 2:
+        if len(peer.queue) <= peer.queue_max_count // 2:
             del self._congested[peer.name]
             self._sort_data_in()
 
@@ -560,33 +563,52 @@ class Broker:
 
     def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
         is_known = message.id in self.tables.advertisements
+        if self.replacement is not None:
+            self.replacement.advertised(peer, message.filter, now_s)
+            if is_known and self.replacement.advertises_again(peer, message, now_s):
+                return
         if is_known and peer.role == "broker":
             self._early.wait(peer.name, message)
             return
         if not self._may_add(peer, message.id, is_known, now_s):
             return
+        self.install_advertisement(Entry(message.id, message.filter, peer.name), now_s)
+
+    def install_advertisement(self, entry: Entry, now_s: float) -> None:
+        """Put an advertisement into the tables and pass it on."""
+        self._own_advertisement(entry, now_s)
+        self.say(self.tables.add_advertisement(entry), now_s)
+        if self._advertisement_confirmations.begin(entry.id):
+            self._confirm_advertisements([entry.id], now_s)
+
+    def _own_advertisement(self, entry: Entry, now_s: float) -> None:
+        peer = self.peers[entry.hop]
         if peer.role == "client":
-            peer.advertisements[message.id] = None
+            peer.advertisements[entry.id] = None
             if peer.announcements is None:
                 peer.announcements = Announcements()
-            peer.announcements.add(message.id, message.filter)
-            if self._agents is not None:
-                self._agents.tell_all(ClientAdvertised(peer.name), now_s)
-        self.say(self.tables.add_advertisement(Entry(message.id, message.filter, peer.name)), now_s)
-        if self._advertisement_confirmations.begin(message.id):
-            self._confirm_advertisements([message.id], now_s)
+            peer.announcements.add(entry.id, entry.filter)
+            self.tell_agents(ClientAdvertised(peer.name), now_s)
 
     def subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
         """A neighbour, client or agent subscribes."""
+        if self.replacement is not None and self.replacement.subscribes_again(peer, message, now_s):
+            return
         if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
             return
         if peer.role == "client":
             peer.subscriptions[message.id] = message.within_s
-        self.say(self.tables.add_subscription(Entry(message.id, message.filter, peer.name)), now_s)
-        if self._subscription_confirmations.begin(message.id):
-            self._confirm_subscriptions([message.id], now_s)
-        if self._agents is not None and peer.role == "client":
-            self._agents.tell_all(ClientSubscribed(peer.name), now_s)
+        self.install_subscription(Entry(message.id, message.filter, peer.name), now_s)
+        if self.replacement is not None:
+            self.replacement.subscribed(peer, message, now_s)
+        if peer.role == "client":
+            self.tell_agents(ClientSubscribed(peer.name), now_s)
+
+    def install_subscription(self, entry: Entry, now_s: float) -> None:
+        """Put a subscription into the tables and pass it on."""
+        self.say(self.tables.add_subscription(entry), now_s)
+        if self._subscription_confirmations.begin(entry.id):
+            self._confirm_subscriptions([entry.id], now_s)
 
     def _subscribe_channel(self, peer: Peer, message: SubscribeChannel, now_s: float) -> list[Effect]:
         if self.channels is None or peer.role != "client":
@@ -649,7 +671,9 @@ class Broker:
 
     def _confirm_advertisements(self, ids: Iterable[str], now_s: float) -> None:
         for id in ids:
-            self._confirm(self.tables.advertisements[id], now_s)
+            entry = self.tables.advertisements[id]
+            if self.replacement is None or not self.replacement.holds_back(entry):
+                self._confirm(entry, now_s)
 
     def _confirm_subscriptions(self, ids: Iterable[str], now_s: float) -> None:
         for id in ids:
@@ -695,8 +719,11 @@ class Broker:
         peer = self.peers.get(name)
         if peer is not None:
             self._maybe_sendable[name] = None
-            peer.link.enqueue(message, now_s)
-            self.counters.control_out_count += is_control(message)
+            if is_control(message):
+                peer.link.enqueue(message, now_s)
+                self.counters.control_out_count += 1
+            else:
+                peer.queue.append(message)
 
     def refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
         """Tell a peer that its request is not carried out, and why."""
@@ -711,8 +738,11 @@ class Broker:
             return [Close(name, problem)]
         peer = self.peers.get(name)
         if peer is not None and not self._goes_on(peer, hello):
-            self._remove_peer(name, now_s)
-            peer = None
+            if hello.replica and self.replacement is not None:
+                self.replacement.begin(peer, hello, now_s)
+            else:
+                self._remove_peer(name, now_s)
+                peer = None
         is_new = peer is None
         if peer is None:
             peer = Peer(name, hello.role, hello.session, Link(self.config.link), self._queue_max_count(hello.role))
@@ -723,20 +753,91 @@ class Broker:
         self._maybe_sendable[name] = None
         if is_new and peer.role == "broker":
             peer.behind[name] = ""
-            others: dict[str, str] = {self.name: self.config.address}
-            for known in self.peers.values():
-                if known is not peer:
-                    others.update(known.behind)
-            self.send(name, Members(names=tuple(others), addresses=tuple(others.values())), now_s)
+            self._tell_members(peer, now_s)
             self.say(self.tables.add_neighbour(name), now_s)
             self._tell_other_brokers(peer, Members(names=(name,), addresses=("",)), now_s)
-            self._unsynced[name] = None
-            self._sync_told.pop(name, None)
-            self._sync(now_s)
+            self.wait_for_sync(name, now_s)
             self._tell_agents_of_brokers(now_s)
             if self.replacement is not None:
-                self.replacement.neighbour_came(peer, now_s)
+                self.replacement.neighbour_came(peer, hello, now_s)
+        elif is_new and self.replacement is not None:
+            self.replacement.client_came(peer, hello)
         return []
+
+    def _tell_members(self, peer: Peer, now_s: float) -> None:
+        others = self.brokers_besides(peer)
+        self.send(peer.name, Members(names=tuple(others), addresses=tuple(others.values())), now_s)
+
+    def brokers_besides(self, peer: Peer) -> dict[str, str]:
+        """This broker and all that are reached through others than a neighbour, with their addresses."""
+        others: dict[str, str] = {self.name: self.config.address}
+        for known in self.peers.values():
+            if known is not peer:
+                others.update(known.behind)
+        return others
+
+    def wait_for_sync(self, neighbour: str, now_s: float) -> None:
+        """A neighbour has yet to tell all it knows, and to be told."""
+        self._unsynced[neighbour] = None
+        self._sync_told.pop(neighbour, None)
+        self._sync(now_s)
+
+    # ---- earlier lives of neighbours and of this broker ----
+
+    def forget_what_was_said(self, peer: Peer, now_s: float) -> None:
+        """A neighbour has begun another life: control messages of the earlier one that wait are void.
+
+        What it had confirmed stays confirmed: it is in force behind it, and so will it be there.
+        """
+        name = peer.name
+        self._control_in = deque(item for item in self._control_in if item[0] != name)
+        self._early.forget(name)
+        lost = [(name, marker) for marker in self.moves.gone(name, now_s)]
+        (self._held_in if self._congested and self._must_wait(name) else self._data_in).extend(lost)
+        self._tell_members(peer, now_s)
+
+    def confirm_advertisement_again(self, id: str, now_s: float) -> None:
+        """A neighbour tells again what it told before: say whether it is in force."""
+        self._advertisement_confirmations.forget(id)
+        if self._advertisement_confirmations.begin(id):
+            self._confirm_advertisements([id], now_s)
+
+    def confirm_subscription_again(self, id: str, now_s: float) -> None:
+        """A neighbour tells again what it told before: say whether it is in force."""
+        self._subscription_confirmations.forget(id)
+        if self._subscription_confirmations.begin(id):
+            self._confirm_subscriptions([id], now_s)
+
+    def claim_advertisement(self, entry: Entry, peer: Peer, now_s: float) -> None:
+        """An advertisement that was kept in force belongs to this peer."""
+        claimed = msgspec.structs.replace(entry, hop=peer.name)
+        self.say(self.tables.turn(claimed, entry.hop, ""), now_s)
+        self._own_advertisement(claimed, now_s)
+        if peer.role == "broker":
+            self._confirm_advertisements(self._advertisement_confirmations.withdrawn(peer.name, entry.id), now_s)
+        self.confirm_advertisement_again(entry.id, now_s)
+
+    def claim_subscription(self, entry: Entry, peer: Peer, message: Subscribe, now_s: float) -> None:
+        """A subscription that was kept in force belongs to this peer."""
+        if peer.role == "client":
+            peer.subscriptions[entry.id] = message.within_s
+        self.say(self.tables.claim_subscription(msgspec.structs.replace(entry, hop=peer.name)), now_s)
+        self.confirm_subscription_again(entry.id, now_s)
+
+    def end_all_from(self, hop: str, now_s: float) -> None:
+        """All that is in force for somebody ends."""
+        tables = self.tables
+        for id in [entry.id for entry in tables.subscriptions.values() if entry.hop == hop]:
+            self._subscription_confirmations.forget(id)
+        ended = [entry.id for entry in tables.advertisements.values() if entry.hop == hop]
+        for id in ended:
+            self._advertisement_confirmations.forget(id)
+        self.say(tables.remove_all_from(hop), now_s)
+        self._advertise_early(ended, now_s)
+
+    def only_behind(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
+        """No other brokers than these are reached through a neighbour."""
+        self._gone(peer, tuple(name for name in peer.behind if name not in names), now_s)
 
     def _tell_agents_of_brokers(self, now_s: float) -> None:
         self.tell_agents(NeighboursChanged(), now_s)
@@ -774,7 +875,7 @@ class Broker:
         known = self.peers.get(name)
         if known is not None and known.role != hello.role:
             return f"the name {name} belongs to a {known.role} already"
-        if known is not None and known.link.connected and known.session != hello.session:
+        if known is not None and known.link.connected and known.session != hello.session and not hello.replica:
             return f"the name {name} is already in use"
         if known is None and hello.role == "broker" and (cycle := self.cycle_with(name)):
             return cycle
@@ -818,23 +919,17 @@ class Broker:
         if name in self._congested:
             del self._congested[name]
             self._sort_data_in()
-        for id in [entry.id for entry in self.tables.subscriptions.values() if entry.hop == name]:
-            self._subscription_confirmations.forget(id)
         self._early.forget(name)
-        ended = [entry.id for entry in self.tables.advertisements.values() if entry.hop == name]
-        for id in ended:
-            self._advertisement_confirmations.forget(id)
         if peer.role == "client":
-            self.say(self.tables.remove_all_from(name), now_s)
-            self._advertise_early(ended, now_s)
+            self.end_all_from(name, now_s)
             if self.channels is not None:
                 self.channels.client_gone(name, now_s)
             self.moves.gone(name, now_s)
             if cause := self.admission.ended(name, why := "it has left the network"):
                 self.tell_agents(ClientStayed(name, cause, why), now_s)
             return
-        self.say(self.tables.remove_neighbour(name), now_s)
-        self._advertise_early(ended, now_s)
+        self.tables.cut_neighbour(name)
+        self.end_all_from(name, now_s)
         self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
         self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(name), now_s)
         lost = [(name, marker) for marker in self.moves.gone(name, now_s)]

@@ -113,6 +113,7 @@ class CoveredAdvertisements:
 
     def note_told(self, key: str, filter: Filter) -> None:
         """Note; it may be covered by another, which does no harm."""
+        self._covered.pop(key, None)
         self._told[key] = filter
 
     def __contains__(self, key: object) -> bool:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from trimtab.matching.announcements import Announcements
-from trimtab.protocol.frames import Role
+from trimtab.protocol.frames import Role, Sendable
 from trimtab.protocol.link import Link
 
 _NEVER_S: Final = float("inf")
+
+
+class DataQueue(Protocol):
+    """Data that waits for a peer, in the order in which it goes out."""
+
+    def append(self, message: Sendable, /) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Sendable]: ...
 
 
 class Peer:
@@ -25,7 +35,8 @@ class Peer:
         self.role = role
         self.session = session
         self.link = link
-        self.queue = link.data
+        self.queue: DataQueue = link.data
+        """Where data for it is put: the queue of its link, except while that must wait for a replica's routes."""
         self.queue_max_count = queue_max_count
         """Publications that may wait for it."""
         self.last_sequence = 0

@@ -1,47 +1,101 @@
-"""What a broker does about neighbours that fail: it watches them, and has them replaced."""
+"""What a broker does about neighbours that fail: it watches them, has them replaced, and tells replicas what it knows.
+
+A replica has the name of the broker that it replaces, so that routes towards it stay what they are and nobody beyond
+its neighbours notices. Each neighbour tells it again what it had told the broker before; what the replica tells in turn
+is known already and goes no further. What it does not tell again is told to it at the end (`Unclaimed`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trimtab.broker.peers import Peer
+from trimtab.broker.replica import ABSENT, ReplicaDuties
+from trimtab.broker.routing import Entry
+from trimtab.language import Filter
+from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Effect
-from trimtab.protocol.messages import AnyMessage, Neighbours
+from trimtab.protocol.frames import Hello
+from trimtab.protocol.link import Link
+from trimtab.protocol.messages import (
+    Advertise,
+    AdvertisementsTold,
+    AnyMessage,
+    KnownFilter,
+    Neighbours,
+    Publish,
+    Replicated,
+    Returned,
+    Subscribe,
+    SubscriptionsTold,
+    SubscriptionsWanted,
+    Unclaimed,
+)
 from trimtab.replication.config import ReplicationConfig
+from trimtab.replication.conversation import Conversation, Reply
 from trimtab.replication.detection import Signs, Verdict
+from trimtab.replication.wait_ready import WaitReadyQueue
 from trimtab.replication.watch import NeighbourWatch
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
 
+class _Replaced:
+    """A neighbour that a replica is taking the place of."""
+
+    def __init__(self, advertisements: list[str], subscriptions: list[str], untold: list[str]) -> None:
+        self.unclaimed_advertisements = dict.fromkeys(advertisements)
+        self.unclaimed_subscriptions = dict.fromkeys(subscriptions)
+        """What came from the broker before and has not come again."""
+        self.untold_subscriptions = dict.fromkeys(untold)
+        """What the broker before was told and the replica was not, as no advertisement of it has pulled it yet."""
+        self.queue: WaitReadyQueue | None = None
+
+
 class Replacement:
-    """One broker's part in the replacement of others."""
+    """One broker's part in the replacement of others, and in its own if it is a replica."""
 
     def __init__(self, broker: Broker, config: ReplicationConfig) -> None:
         self._broker = broker
         self.config = config
         self._watch = NeighbourWatch(broker.name, broker.config.address, config)
+        self._replaced: dict[str, _Replaced] = {}
+        self.duties: ReplicaDuties | None = None
+        """What a replica does besides; None for others."""
+        if broker.config.replica:
+            self.duties = ReplicaDuties(broker, config)
+        self._conversation = Conversation(broker.config.neighbours if broker.config.replica else ())
 
     # ---- watching ----
 
-    def neighbour_came(self, peer: Peer, now_s: float) -> None:
-        """A neighbour is new, or has begun another life."""
+    def neighbour_came(self, peer: Peer, hello: Hello, now_s: float) -> None:
+        """A neighbour is new; it may be a replica that this broker has not known in an earlier life."""
         self._watch.came(peer.name, peer.session, now_s)
         self.tell_neighbours(now_s)
+        if hello.replica:
+            self._reply(self._conversation.asked_by(peer.name), now_s)
 
     def neighbour_gone(self, name: str, now_s: float) -> None:
         """A link was taken away for good."""
         self._watch.gone(name)
+        self._replaced.pop(name, None)
+        self._reply(self._conversation.gone(name), now_s)
         self.tell_neighbours(now_s)
 
     def tell_neighbours(self, now_s: float) -> None:
         """Tell each neighbour who the others are."""
-        peers = [peer for peer in self._broker.peers.values() if peer.role == "broker"]
-        for peer in peers:
-            others = {other.name: other.behind.get(other.name, "") for other in peers if other is not peer}
-            message = Neighbours(names=tuple(others), addresses=tuple(others.values()))
-            self._broker.send(peer.name, message, now_s)
+        for peer in self._broker.peers.values():
+            if peer.role == "broker":
+                self._tell_neighbours_to(peer, now_s)
+
+    def _tell_neighbours_to(self, peer: Peer, now_s: float) -> None:
+        others = {
+            other.name: other.behind.get(other.name, "")
+            for other in self._broker.peers.values()
+            if other.role == "broker" and other is not peer
+        }
+        self._broker.send(peer.name, Neighbours(names=tuple(others), addresses=tuple(others.values())), now_s)
 
     def neighbours_of(self, name: str) -> dict[str, str]:
         """The neighbours of a neighbour, this broker included, and their addresses."""
@@ -57,27 +111,188 @@ class Replacement:
 
     def wake_at_s(self) -> float | None:
         """When there is something to do."""
-        return self._watch.wake_at_s()
+        times_s = [self._watch.wake_at_s(), None if self.duties is None else self.duties.wake_at_s()]
+        return min((time_s for time_s in times_s if time_s is not None), default=None)
 
     def wake(self, now_s: float) -> list[Effect]:
         """Do what is due."""
+        if self.duties is not None:
+            self.duties.wake(now_s)
         return [*self._watch.look(self._signs_of, self._ask, now_s)]
 
     def _signs_of(self, name: str) -> Signs:
-        link = self._broker.peers[name].link
-        return Signs(link.connected, link.expects + link.acks_count, link.queued_data_count)
+        peer = self._broker.peers[name]
+        return Signs(peer.link.connected, peer.link.expects + peer.link.acks_count, len(peer.queue))
 
     def _ask(self, name: str) -> None:
         self._broker.peers[name].link.ask()
         self._broker.touch(name)
+
+    # ---- a neighbour is replaced ----
+
+    def begin(self, peer: Peer, hello: Hello, now_s: float) -> None:
+        """A replica greets under the name of a neighbour: begin a link with it and tell it what the other knew."""
+        broker, tables, name = self._broker, self._broker.tables, peer.name
+        advertisements, subscriptions = tables.told_to(name)
+        before = self._replaced.get(name)
+        replaced = self._replaced[name] = _Replaced(
+            [e.id for e in tables.advertisements.values() if e.hop == name and not tables.is_led(e.id)],
+            [e.id for e in tables.subscriptions.values() if e.hop == name],
+            subscriptions,
+        )
+        waiting = peer.link.undelivered_data()
+        if before is not None and before.queue is not None:
+            waiting += before.queue.waiting()
+        peer.session = hello.session
+        peer.link = Link(broker.config.link)
+        peer.queue = peer.link.data
+        if hello.replica == "incremental":
+            peer.queue = replaced.queue = WaitReadyQueue(peer.link.data, lambda message: self._matching(name, message))
+        elif hello.replica == "synchronous":
+            peer.link.hold_data()
+        for message in waiting:
+            peer.queue.append(message)
+        broker.forget_what_was_said(peer, now_s)
+        for id in advertisements:
+            broker.send(name, Advertise(id=id, filter=tables.advertisements[id].filter), now_s)
+        broker.wait_for_sync(name, now_s)
+        self._watch.came(name, hello.session, now_s)
+        self._tell_neighbours_to(peer, now_s)
+        self._reply(self._conversation.asked_by(name), now_s)
+
+    def _matching(self, name: str, message: Publish | bytes) -> list[str]:
+        values = message.values if isinstance(message, Publish) else decode_publication(message).values
+        return self._broker.tables.matching_from(name, values)
+
+    def advertises_again(self, peer: Peer, message: Advertise, now_s: float) -> bool:
+        """Whether an advertisement is known from an earlier life, of the neighbour or of this broker."""
+        broker = self._broker
+        entry = broker.tables.advertisements.get(message.id)
+        if entry is None or entry.filter != message.filter:
+            return False
+        if entry.hop == ABSENT:
+            broker.claim_advertisement(entry, peer, now_s)
+            return True
+        replaced = self._replaced.get(peer.name)
+        if entry.hop != peer.name or replaced is None or message.id not in replaced.unclaimed_advertisements:
+            return False  # the end of the one that is known may be on its way
+        del replaced.unclaimed_advertisements[message.id]
+        broker.confirm_advertisement_again(message.id, now_s)
+        return True
+
+    def holds_back(self, entry: Entry) -> bool:
+        """Whether an advertisement is not to be confirmed yet: clients may be absent that want what it announces."""
+        return self.duties is not None and self.duties.holds_back(entry)
+
+    def advertised(self, peer: Peer, filter: Filter, now_s: float) -> None:
+        """A replica's advertisement pulls what the broker before it had been told."""
+        replaced = self._replaced.get(peer.name)
+        if replaced is None:
+            return
+        tables = self._broker.tables
+        for id in list(replaced.untold_subscriptions):
+            entry = tables.subscriptions.get(id)
+            if entry is None or not tables.is_subscription_told(peer.name, id):
+                del replaced.untold_subscriptions[id]
+            elif filter.intersects(entry.filter):
+                del replaced.untold_subscriptions[id]
+                self._broker.send(peer.name, Subscribe(id=id, filter=entry.filter), now_s)
+
+    def subscribes_again(self, peer: Peer, message: Subscribe, now_s: float) -> bool:
+        """Whether a subscription is known from an earlier life, of the neighbour or of this broker."""
+        broker = self._broker
+        entry = broker.tables.subscriptions.get(message.id)
+        if entry is None or entry.filter != message.filter:
+            return False
+        if entry.hop == ABSENT:
+            broker.claim_subscription(entry, peer, message, now_s)
+            if peer.role == "broker" and self.duties is not None:
+                self.duties.neighbour_subscribed(peer, entry.filter, is_claim=True, now_s=now_s)
+            return True
+        if entry.hop != peer.name or peer.role != "broker":
+            return False
+        if peer.name in self._replaced:
+            self._replaced[peer.name].unclaimed_subscriptions.pop(message.id, None)
+        self.subscribed(peer, message, now_s)
+        broker.confirm_subscription_again(message.id, now_s)
+        return True
+
+    def subscribed(self, peer: Peer, message: Subscribe, now_s: float) -> None:
+        """A neighbour's path for a subscription is there."""
+        replaced = self._replaced.get(peer.name)
+        if replaced is not None and replaced.queue is not None:
+            replaced.queue.make_ready(message.id)
+            self._broker.touch(peer.name)
+        if self.duties is not None and peer.role == "broker":
+            self.duties.neighbour_subscribed(peer, message.filter, is_claim=False, now_s=now_s)
+
+    def _end(self, peer: Peer, message: Replicated, now_s: float) -> None:
+        """The replica has all that neighbours know: tell it what nobody has, and go on with publications."""
+        broker, tables = self._broker, self._broker.tables
+        replaced = self._replaced.get(peer.name)
+        if replaced is None:
+            return
+        advertisements, subscriptions = tables.advertisements, tables.subscriptions
+        unclaimed = Unclaimed(
+            advertisements=tuple(
+                KnownFilter(id, advertisements[id].filter)
+                for id in replaced.unclaimed_advertisements
+                if id in advertisements and advertisements[id].hop == peer.name
+            ),
+            subscriptions=tuple(
+                KnownFilter(id, subscriptions[id].filter)
+                for id in replaced.unclaimed_subscriptions
+                if id in subscriptions and subscriptions[id].hop == peer.name
+            ),
+        )
+        broker.send(peer.name, unclaimed, now_s)
+        broker.only_behind(peer, message.names, now_s)
+        if replaced.queue is not None:
+            replaced.queue.end()
+            replaced.queue = None
+            peer.queue = peer.link.data
+        peer.link.release_data()
+        broker.touch(peer.name)
 
     # ---- messages ----
 
     def handle(self, peer: Peer, message: AnyMessage, now_s: float) -> list[Effect]:
         """A message about neighbours and replicas."""
         match message:
+            case Returned():
+                if self.duties is not None and peer.role == "client":
+                    self.duties.client_returned(peer)
+            case _ if peer.role == "client":
+                pass  # the rest is for brokers
             case Neighbours():
                 self._watch.told(peer.name, message)
+            case AdvertisementsTold():
+                self._reply(self._conversation.advertisements_told(peer.name), now_s)
+            case SubscriptionsWanted():
+                self._reply(self._conversation.subscriptions_wanted_by(peer.name), now_s)
+            case SubscriptionsTold():
+                self._reply(self._conversation.subscriptions_told(peer.name), now_s)
+            case Replicated():
+                self._end(peer, message, now_s)
+            case Unclaimed():
+                if self.duties is not None:
+                    self.duties.unclaimed(peer, message, now_s)
             case _:
-                pass  # for replicas and those that they replace
+                pass  # not about neighbours or replicas
         return []
+
+    def client_came(self, peer: Peer, hello: Hello) -> None:
+        """A client connects."""
+        if self.duties is not None:
+            self.duties.client_came(peer, hello)
+
+    def _reply(self, replies: list[Reply], now_s: float) -> None:
+        for name, message in replies:
+            self._broker.send(name, message, now_s)
+        if self.duties is None or self.duties.is_complete or not self._conversation.is_complete:
+            return
+        self.duties.completed(now_s)
+        for peer in self._broker.peers.values():
+            if peer.role == "broker":
+                others = self._broker.brokers_besides(peer)
+                self._broker.send(peer.name, Replicated(names=tuple(others), addresses=tuple(others.values())), now_s)

@@ -71,10 +71,14 @@ class RoutingTables:
 
     def remove_neighbour(self, name: str) -> list[Say]:
         """A link is gone for good: all that came over it ends."""
+        self.cut_neighbour(name)
+        return self.remove_all_from(name)
+
+    def cut_neighbour(self, name: str) -> None:
+        """Tell a neighbour nothing more; what came from it stays until `remove_all_from`."""
         del self.neighbours[name]
         del self._told_advertisements[name]
         del self._told_subscriptions[name]
-        return self.remove_all_from(name)
 
     def remove_all_from(self, hop: str) -> list[Say]:
         """All that came from a neighbour or client ends."""
@@ -168,6 +172,37 @@ class RoutingTables:
             if id in told:
                 said.extend(self._say_subscriptions(neighbour, told.remove(id)))
         return said
+
+    def claim_subscription(self, entry: Entry) -> list[Say]:
+        """A subscription comes from another neighbour or client than before; a neighbour is not told of its own."""
+        self._matcher.remove(entry.id)
+        self._matcher.add(entry.id, entry.filter, entry.hop)
+        self.subscriptions[entry.id] = entry
+        told = self._told_subscriptions.get(entry.hop)
+        if told is None or entry.id not in told:
+            return []
+        return self._say_subscriptions(entry.hop, told.remove(entry.id))
+
+    def note_advertisement_told(self, neighbour: str, id: str) -> bool:
+        """A neighbour knows an advertisement of others by itself; whether it had not been told."""
+        entry, told = self.advertisements[id], self._told_advertisements[neighbour]
+        if entry.hop == neighbour or (id in told and told.representative(id) == id):
+            return False
+        told.note_told(id, entry.filter)
+        return True
+
+    def matching_from(self, hop: str, values: Mapping[str, Value]) -> list[str]:
+        """The subscriptions of a neighbour that a publication satisfies."""
+        return [str(id) for id in self._matcher.match(values) if self.subscriptions[str(id)].hop == hop]
+
+    def is_led(self, advertisement: str) -> bool:
+        """Whether an advertisement only leads subscriptions to where a publisher will be."""
+        return advertisement in self._led
+
+    def is_subscription_told(self, neighbour: str, id: str) -> bool:
+        """Whether a neighbour was told this very subscription, and not one that covers it."""
+        told = self._told_subscriptions[neighbour]
+        return id in told and told.representative(id) == id
 
     def hops_for(self, values: Mapping[str, Value]) -> list[str]:
         """The neighbours and clients that want a publication, each once, in a defined order."""

@@ -15,6 +15,7 @@ from trimtab.cli import figure_commands, story_commands
 from trimtab.cli.coordination_tables import run_coordination_and_tell
 from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.relocation_tables import run_relocation_and_tell
+from trimtab.cli.replication_commands import replication_table
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
@@ -259,14 +260,20 @@ def _milliseconds(value_s: float) -> str:
     return f"{value_s:.2f} s" if value_s >= 1 else f"{value_s * 1000:.1f} ms"
 
 
+app.command("replication-table")(replication_table)
+
+
 @app.command("fuzz")
-def sim_fuzz(
+def sim_fuzz(  # noqa: PLR0917 (options of a command)
     runs: Annotated[int, typer.Option(min=1, max=10_000_000, metavar="N", help="Number of runs.")] = 200,
     seed: Annotated[int, typer.Option(metavar="S", help="Seed of the first run; the next has the next.")] = 1,
     bug: Annotated[str | None, typer.Option(metavar="NAME", help="Put a deliberate bug into the core.")] = None,
     bugs: Annotated[
         bool, typer.Option("--bugs", help="For each deliberate bug, in how many runs it is found; 1 if one is not.")
     ] = False,
+    with_: Annotated[
+        str | None, typer.Option("--with", metavar="WHAT", help="'replication': brokers die and are replaced.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Random small networks with churn, moves and faults, each run to rest and checked; exit code 1 if one fails.
@@ -275,10 +282,15 @@ def sim_fuzz(
     Example:
       trimtab sim fuzz --runs 500
       trimtab sim fuzz --bugs --json
+      trimtab sim fuzz --runs 500 --with replication
     """
     from trimtab.simulation.bugs import BUGS, bug_named
-    from trimtab.simulation.fuzz import fuzz, fuzz_bug
+    from trimtab.simulation.fuzz import draw_plan, fuzz, fuzz_bug
+    from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
 
+    if with_ not in (None, "replication"):
+        refuse(f"--with {with_}: there is only 'replication'")
+    draw = draw_plan if with_ is None else draw_plan_with_deaths
     if bugs:
         _report_bugs([fuzz_bug(each, seed, runs) for each in BUGS], as_json)
         return
@@ -295,8 +307,8 @@ def sim_fuzz(
         if show_progress and done_count % 50 == 0:
             typer.echo(f"\r{done_count:,} of {runs:,} runs", err=True, nl=done_count == runs)
 
-    report = fuzz(seed, runs, on_run, wanted)
-    suffix = "" if bug is None else f" --bug {bug}"
+    report = fuzz(seed, runs, on_run, wanted, draw)
+    suffix = ("" if bug is None else f" --bug {bug}") + ("" if with_ is None else f" --with {with_}")
     if as_json:
         typer.echo(json.dumps(_fuzz_data(report, suffix), indent=2))
     else:

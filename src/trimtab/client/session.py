@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from trimtab.client.config import ClientConfig
+from trimtab.client.ended import EndedAdvertisements
 from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
@@ -53,6 +54,7 @@ from trimtab.protocol.messages import (
     Redirect,
     Refused,
     Resume,
+    Returned,
     Stay,
     Stayed,
     Stranded,
@@ -94,6 +96,7 @@ class ClientSession:
         self._ending: dict[str, None] = {}
         """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
+        self._ended = EndedAdvertisements()
         self._last_delivered: dict[str, int] = {}
         self._publisher_sessions: dict[str, str] = {}
         self.paused = False
@@ -522,14 +525,20 @@ class ClientSession:
         self._move = self._settling = None
         self._ended_in_move.clear()
         self._said_in_move.clear()
+        revived, unaccepted = self._ended.begin_again(self._unaccepted)
+        for id, filter, wire_id in revived:
+            self._advertisements[id] = filter
+            self._wire_ids[id] = wire_id
+            self._ids_by_wire_id[wire_id] = id
         for id, filter in self._advertisements.items():
             self.link.enqueue(Advertise(id=self._wire_ids.get(id, id), filter=filter), now_s)
         for id in self._subscriptions:
             self.link.enqueue(self._request(id, self.wire_id(id)), now_s)
         self._enqueue_all(self._channels.request_all(), now_s)
+        self.link.enqueue(Returned(), now_s)
         self._in_force.clear()
         self._announced = Announcements()
-        self._held = deque([*self._unaccepted, *self._held])
+        self._held = deque([*unaccepted, *self._held])
         self._unaccepted.clear()
         if move is not None:
             return self._undo_move(move, f"{self.broker} was started again", now_s)
@@ -599,6 +608,7 @@ class ClientSession:
             case Accepted(sequence=sequence):
                 while self._unaccepted and self._unaccepted[0].sequence <= sequence:
                     self._unaccepted.popleft()
+                self._ended.accepted(sequence)
                 return [Taken(sequence)]
             case Confirmed(id=wire_id):
                 id = self._ids_by_wire_id.get(wire_id, wire_id)
@@ -661,7 +671,9 @@ class ClientSession:
                 self._ending.pop(message.id, None)
                 self._in_force.pop(message.id, None)
                 self._announced.discard(message.id)
-                if self._advertisements.pop(message.id, None) is not None:
+                filter = self._advertisements.pop(message.id, None)
+                if filter is not None:
+                    self._ended.add(message.id, filter, self._unaccepted)
                     self.link.enqueue(Unadvertise(id=self._wire_ids.pop(message.id, message.id)), now_s)
             else:
                 if not self._announced.announce(message.values):

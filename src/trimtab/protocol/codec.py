@@ -69,6 +69,9 @@ _map_frames: Final[msgspec.msgpack.Decoder[MapFrame]] = msgspec.msgpack.Decoder(
 _map_messages: Final[msgspec.msgpack.Decoder[MapMessage]] = msgspec.msgpack.Decoder(MapMessage, dec_hook=decode_filter)
 _decode_batch: Final = msgspec.msgpack.Decoder(_Batch).decode
 _decode_publication: Final = msgspec.msgpack.Decoder(Publish).decode
+
+decode_publication: Final = _decode_publication
+"""A publication from the bytes that it is passed on as."""
 _decode_unchecked: Final = msgspec.msgpack.Decoder(_Unchecked).decode
 _set: Final = msgspec.structs.force_setattr
 

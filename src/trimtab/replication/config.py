@@ -43,6 +43,9 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     clients_return_within_s: float = 30.0
     """A replica keeps what is for clients of the broker before it for so long; later they are treated as gone."""
 
+    kept_max_count: int = 100_000
+    """Publications that a replica keeps for those who come late, the latest; some seconds of a busy broker."""
+
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"no protocol of replication is called {self.protocol}; there are {', '.join(PROTOCOLS)}")
@@ -51,5 +54,5 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
             raise ValueError("every time of replication is positive")
         if self.hang_after_s < 2 * self.look_every_s:
             raise ValueError("a neighbour needs two looks to be asked and to answer before it can be said to hang")
-        if self.congested_count < 1:
-            raise ValueError("a congested queue holds at least one publication")
+        if min(self.congested_count, self.kept_max_count) < 1:
+            raise ValueError("every limit of replication is at least one publication")

@@ -8,7 +8,7 @@ engine; a sample of the answers is compared with brute force.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -66,6 +66,8 @@ class DeliveryChecker:
         self.advertisements: dict[str, tuple[str, Filter]] = {}
         """Live ones: the client and the filter."""
         self.advertisements_in_force: dict[str, None] = {}
+        self.on_delivery: Callable[[str, Deliver], None] | None = None
+        """Who else is told of each delivery of a publication."""
         self.delays = Delays()
         self.deliveries_count = 0
         self.accepted_count = 0
@@ -79,6 +81,9 @@ class DeliveryChecker:
         """Of the latest publications, for subscriptions that were not in force when they were accepted."""
         self._note_delay = self.delays.recent_s.append
         self._accepted_until: dict[str, int] = {}
+        self._taken_until: dict[str, int] = {}
+        self._again_until: dict[str, int] = {}
+        """Publishers whose broker died: up to here publications may be accepted again by its replica."""
         self._forgotten_until: dict[str, int] = {}
 
     # ---- what happens ----
@@ -164,6 +169,9 @@ class DeliveryChecker:
         due: dict[str, None] = dict.fromkeys(self._matcher.match(values))  # type: ignore[arg-type]
         if self.accepted_count <= _ALWAYS_SAMPLED_COUNT or self.accepted_count % _SAMPLE_EVERY == 0:
             self._compare_with_brute_force(due, values)
+        if self._again_until and sequence <= self._again_until.get(publisher, 0):
+            had = {each.client for each in self.subscriptions.values() if each.last.get(publisher, 0) >= sequence}
+            due = {id: None for id in due if self.subscriptions[id].client not in had}
         if due:
             self._due[publisher, sequence] = due
         self._values[publisher, sequence] = values
@@ -175,8 +183,18 @@ class DeliveryChecker:
 
     def taken(self, publisher: str, sequence: int) -> None:
         """A publisher was told that its publications up to a number are accepted."""
+        self._taken_until[publisher] = sequence
         if sequence > self._accepted_until.get(publisher, 0):
             self._violate("accepted too early", f"{publisher}:{sequence} was acknowledged, but no broker has it")
+
+    def broker_died(self, clients: Iterable[str], lost: Iterable[tuple[str, int]]) -> None:
+        """A broker lost its memory: its clients say again what it did not acknowledge, and what it held may be lost."""
+        for client in clients:
+            until = self._accepted_until.get(client, 0)
+            self._again_until[client] = max(until, self._again_until.get(client, 0))
+            self._accepted_until[client] = min(until, self._taken_until.get(client, 0))
+        for key in lost:
+            self._due.pop(key, None)
 
     def rejected(self, client: str, about: str, reason: str, now_s: float) -> None:
         """A client's request was refused."""
@@ -188,6 +206,8 @@ class DeliveryChecker:
         if publisher[0] == STREAM_MARK:
             self.channels.delivered(deliver.subscriptions[0], sequence, now_s)
             return
+        if self.on_delivery is not None:
+            self.on_delivery(client, deliver)
         key = (publisher, sequence)
         due = self._due.get(key)
         self.deliveries_count += len(deliver.subscriptions)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from trimtab.protocol.effects import Replace
+from trimtab.protocol.messages import Publish
 
 if TYPE_CHECKING:
+    from trimtab.simulation.broker_host import BrokerHost
     from trimtab.simulation.world import World
 
 
@@ -54,6 +56,8 @@ class Failures:
         """Who starts replicas; without one a failed broker stays away."""
         self.requests: list[tuple[float, Replace]] = []
         """When brokers asked for replicas."""
+        self.lost_with_brokers: set[tuple[str, int]] = set()
+        """Publications that were in the memory of a broker when it died."""
         self.replaced_count = 0
         self.clients_return_s = 0.5
         """Clients try their broker's address again within so long."""
@@ -66,11 +70,25 @@ class Failures:
             return
         world.faults_count["crash"] += 1
         host.stop(is_dead=True)
+        self._forget(host)
         for connection in host.connections.values():
             connection.stays_down = True
             if connection.is_up:
                 after_s = (0.0, noticed_after_s) if connection.first is host else (noticed_after_s, 0.0)
                 world.transport.take_down(connection, after_s)
+
+    def _forget(self, host: BrokerHost) -> None:
+        """Note which publications are lost with a broker, and whose may come again."""
+        broker = host.broker
+        held = [message for _, message in broker.data_waiting()]
+        for peer in broker.peers.values():
+            held += [
+                message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)
+            ]
+        lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
+        self.lost_with_brokers |= lost
+        clients = [peer.name for peer in broker.peers.values() if peer.role == "client"]
+        self._world.checker.broker_died(clients, lost)
 
     def hang(self, name: str) -> None:
         """Let a broker do nothing any more while its connections stand."""
@@ -107,6 +125,7 @@ class Failures:
             before.broker.config,
             session=f"{request.session}+",
             neighbours=tuple(name for name, _ in request.neighbours),
+            replica=request.protocol,
         )
         after = world.start_broker(config, before.capacity, ())
         for peer, connection in before.connections.items():

@@ -29,6 +29,7 @@ from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.bugs import Bug
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
+from trimtab.simulation.deaths import Deaths
 from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
 from trimtab.simulation.queue_bounds import check_queues
 from trimtab.simulation.rest import check_rest
@@ -109,6 +110,8 @@ class Plan(msgspec.Struct, frozen=True):
     """The broker that coordinates the others, hastily, and sends its own subscribers away; empty if none does."""
     relocation: str
     """How agents in the brokers move publishers, hastily; empty if they do not."""
+    deaths: Deaths | None = None
+    """Which brokers fail and how they are replaced; none do without it."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -411,6 +414,7 @@ def run_plan(plan: Plan) -> RunReport:
             client_queue_max_count=plan.client_queue_max_count,
             has_back_end=bool(plan.channel_acts),
             results_cached_max_count=plan.seed % 5,
+            replication=None if plan.deaths is None else plan.deaths.replication,
         )
 
     def agents(name: str) -> list[Agent]:
@@ -433,6 +437,8 @@ def run_plan(plan: Plan) -> RunReport:
         world.at(guest.join_s, _join, world, guest, config(guest.name), agents(guest.name))
     for fault in plan.faults:
         world.add_fault(fault)
+    if plan.deaths is not None:
+        plan.deaths.declare(world)
     for number in range(int(CHURN_S / QUEUES_EVERY_S)):
         world.at(number * QUEUES_EVERY_S, check_queues, world)
     own = _OwnIds()
@@ -440,7 +446,7 @@ def run_plan(plan: Plan) -> RunReport:
         world.at(act.at_s, _do, world, own, act)
     for channel_act in plan.channel_acts:
         world.at(channel_act.at_s, _do_channel, world, own, channel_act)
-    world.at(CHURN_S, _retire_agents, world)
+    world.at(CHURN_S if plan.deaths is None else plan.deaths.over_s, _retire_agents, world)
     try:
         world.run(CHURN_S + REST_WITHIN_S, EVENTS_MAX_COUNT)
     except Exception as error:  # whatever the core raises is a finding
@@ -560,7 +566,11 @@ class FuzzReport(msgspec.Struct, frozen=True):
 
 
 def fuzz(
-    first_seed: int, runs_count: int, on_run: Callable[[RunReport], None] = lambda _: None, bug: Bug | None = None
+    first_seed: int,
+    runs_count: int,
+    on_run: Callable[[RunReport], None] = lambda _: None,
+    bug: Bug | None = None,
+    draw: Callable[[int], Plan] = draw_plan,
 ) -> FuzzReport:
     """Execute runs with consecutive seeds, with a deliberate bug if one is given."""
     simulated_s, totals = 0.0, Counter[str]()
@@ -569,7 +579,7 @@ def fuzz(
     trace = Trace()
     for seed in range(first_seed, first_seed + runs_count):
         with nullcontext() if bug is None else bug.active():
-            report = run_plan(draw_plan(seed))
+            report = run_plan(draw(seed))
         on_run(report)
         trace.add((seed, report.trace_hash))
         simulated_s += report.simulated_s
@@ -612,11 +622,11 @@ class BugReport(msgspec.Struct, frozen=True):
     first_violation: str
 
 
-def fuzz_bug(bug: Bug, first_seed: int, runs_max_count: int) -> BugReport:
+def fuzz_bug(bug: Bug, first_seed: int, runs_max_count: int, draw: Callable[[int], Plan] = draw_plan) -> BugReport:
     """Execute runs with a deliberate bug until one of them finds it."""
     for number in range(runs_max_count):
         with bug.active():
-            violations = run_plan(draw_plan(first_seed + number)).violations
+            violations = run_plan(draw(first_seed + number)).violations
         if violations:
             found = f"{violations[0].kind}: {violations[0].text}"
             return BugReport(bug.name, bug.text, number + 1, number + 1, found)

@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.client.any_order import AnyOrderSession
 from trimtab.client.config import MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, Publication, Value
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.channels import stream_name
-from trimtab.protocol.effects import Close
+from trimtab.protocol.effects import Close, Deliver
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
 from trimtab.simulation.back_end import BackEnd
@@ -77,6 +78,8 @@ class World:
         self._around.brokers = self.brokers
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
+        self.keeps_order = True
+        """Whether clients that are started drop what comes after later publications of the same publisher."""
         self.failures = Failures(self)
         """Brokers that die, and replicas for them."""
 
@@ -94,6 +97,20 @@ class World:
     def run(self, until_s: float = float("inf"), events_max_count: int | None = None) -> None:
         """Let time pass until then, until nothing is left to happen, or until too much has happened."""
         self.clock.run(until_s, events_max_count)
+
+    @property
+    def link_config(self) -> LinkConfig:
+        """The limits of links of this world."""
+        return self._link_config
+
+    @property
+    def on_delivery(self) -> Callable[[str, Deliver], None] | None:
+        """Who is told of each delivery, with the client's name, besides the checker."""
+        return self.checker.on_delivery
+
+    @on_delivery.setter
+    def on_delivery(self, told: Callable[[str, Deliver], None] | None) -> None:
+        self.checker.on_delivery = told
 
     @property
     def is_at_rest(self) -> bool:
@@ -211,7 +228,7 @@ class World:
             move_within_s=self._move_within_s,
             link=self._link_config,
         )
-        session = ClientSession(config)
+        session = ClientSession(config) if self.keeps_order else AnyOrderSession(config)
         self.clients[name] = ClientHost(session, self._around, latency_s)
         self.clients[name].open(broker)
         return session

@@ -1,0 +1,160 @@
+"""What a broker does that replaces an earlier life of itself, until all have found their way to it.
+
+Routing state that no neighbour has told again belongs to clients of the earlier life, or ended with it. It stays in
+force for a while under a name that is no client's; a client that returns claims what is its own. Publications that
+pass meanwhile are kept, for a client gets them when it has said all it wants, in their order and before all others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from trimtab.broker.peers import Peer
+from trimtab.broker.routing import Entry
+from trimtab.protocol.effects import Effect
+from trimtab.protocol.frames import Hello
+from trimtab.protocol.link import Link
+from trimtab.protocol.messages import (
+    Advertise,
+    Publish,
+    Unadvertise,
+    Unclaimed,
+    Unsubscribe,
+    one_hop_further,
+)
+from trimtab.replication.config import ReplicationConfig
+from trimtab.replication.kept import KeptPublications
+
+if TYPE_CHECKING:
+    from trimtab.broker.core import Broker
+    from trimtab.language import Filter
+
+ABSENT: Final = "#absent"
+"""Where routes of clients lead that have not returned; no peer can have this name."""
+
+
+class ReplicaDuties:
+    """A replica's duties towards clients of the broker that it replaces, and towards late subscriptions."""
+
+    def __init__(self, broker: Broker, config: ReplicationConfig) -> None:
+        self._broker = broker
+        self._config = config
+        self._kept = KeptPublications(config.kept_max_count)
+        self._returning: dict[str, None] = {}
+        self._held_back: dict[str, None] = {}
+        self._ends_s: float | None = None
+        self.is_complete = False
+        """Whether all neighbours have told what they know."""
+        self.is_over = False
+        """Whether all who may return have had the time for it."""
+        absent = Peer(ABSENT, "agent", broker.config.session, Link(broker.config.link), sys.maxsize)
+        absent.queue = deque(maxlen=0)
+        broker.peers[ABSENT] = absent
+        broker.on_publication = self._publication
+
+    @property
+    def kept_count(self) -> int:
+        """Publications that are kept."""
+        return len(self._kept)
+
+    # ---- publications ----
+
+    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+        """Route a publication as ever, and keep it."""
+        broker = self._broker
+        before_count = broker.counters.publications_in_count
+        hops = broker.tables.hops_for(message.values)
+        effects = broker.route(source, message, now_s)
+        is_kept = self.is_complete or broker.config.replica != "basic"
+        if is_kept and broker.counters.publications_in_count > before_count:
+            self._kept.add(message, source, hops)
+        return effects
+
+    def neighbour_subscribed(self, peer: Peer, filter: Filter, *, is_claim: bool, now_s: float) -> None:
+        """A neighbour's subscription came late: it gets what has passed, if that was promised."""
+        if is_claim or (not self.is_complete and self._broker.config.replica == "incremental"):
+            for message in self._kept.for_neighbour(peer.name, filter):
+                peer.queue.append(one_hop_further(message))
+                self._broker.touch(peer.name)
+
+    # ---- what nobody has told again ----
+
+    def completed(self, now_s: float) -> None:
+        """All neighbours have told what they know; clients have this long to return."""
+        self.is_complete = True
+        if self._ends_s is None:
+            self._ends_s = now_s + self._config.clients_return_within_s
+
+    def unclaimed(self, peer: Peer, message: Unclaimed, now_s: float) -> None:
+        """A neighbour knows of filters that nobody has told this broker: they are those of absent clients."""
+        broker, tables = self._broker, self._broker.tables
+        for known in message.advertisements:
+            if known.id not in tables.advertisements and not self.is_over:
+                broker.install_advertisement(Entry(known.id, known.filter, ABSENT), now_s)
+        for known in message.subscriptions:
+            if known.id not in tables.subscriptions and not self.is_over:
+                broker.install_subscription(Entry(known.id, known.filter, ABSENT), now_s)
+        for known in message.advertisements:
+            if known.id not in tables.advertisements:
+                broker.send(peer.name, Unadvertise(id=known.id), now_s)
+            elif tables.note_advertisement_told(peer.name, known.id):  # it may be covered here, but it is known there
+                broker.send(peer.name, Advertise(id=known.id, filter=known.filter), now_s)
+                broker.confirm_advertisement_again(known.id, now_s)
+        for known in message.subscriptions:
+            if not tables.is_subscription_told(peer.name, known.id):
+                broker.send(peer.name, Unsubscribe(id=known.id), now_s)
+
+    def holds_back(self, entry: Entry) -> bool:
+        """Whether the confirmation of a neighbour's advertisement waits until all clients have had time to return.
+
+        What the broker before had confirmed stays so. Of what is new to it no absent client's neighbour can know.
+        """
+        if self.is_over or entry.hop not in self._broker.tables.neighbours:
+            return False
+        self._held_back[entry.id] = None
+        return True
+
+    # ---- clients that return ----
+
+    def client_came(self, peer: Peer, hello: Hello) -> None:
+        """A client that knows an earlier life tells all it wants before it gets anything."""
+        if hello.resumes and not self.is_over:
+            self._returning[peer.name] = None
+            peer.queue = deque()
+
+    def client_returned(self, peer: Peer) -> None:
+        """A client has told all it wants: it gets what has passed since this broker began, in its order."""
+        if self._returning.pop(peer.name, 0) is not None:
+            return
+        tables = self._broker.tables
+        filters = [tables.subscriptions[id].filter for id in peer.subscriptions if id in tables.subscriptions]
+        behind = [message for message in peer.queue if not isinstance(message, Publish | bytes)]
+        peer.queue = peer.link.data
+        peer.queue.extend(one_hop_further(message) for message in self._kept.for_client(filters))
+        peer.queue.extend(behind)
+        self._broker.touch(peer.name)
+
+    # ---- time ----
+
+    def wake_at_s(self) -> float | None:
+        """When the time to return ends."""
+        return None if self.is_over else self._ends_s
+
+    def wake(self, now_s: float) -> None:
+        """End what was in force for those who have not returned."""
+        if self._ends_s is None or now_s < self._ends_s or self.is_over:
+            return
+        self.is_over = True
+        broker = self._broker
+        for name in list(self._returning):
+            if name in broker.peers:
+                self.client_returned(broker.peers[name])
+        broker.end_all_from(ABSENT, now_s)
+        del broker.peers[ABSENT]
+        broker.on_publication = broker.route
+        self._kept = KeptPublications(1)
+        for id in self._held_back:
+            if id in broker.tables.advertisements:
+                broker.confirm_advertisement_again(id, now_s)

@@ -1,0 +1,61 @@
+"""Random runs in which brokers die for good and are replaced."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from trimtab.replication.config import Protocol, ReplicationConfig
+from trimtab.simulation.deaths import Deaths
+from trimtab.simulation.faults import Crash, Hang
+from trimtab.simulation.fuzz import CHURN_S, Plan, draw_plan
+
+OVER_S: Final = CHURN_S + 60.0
+
+
+def draw_plan_with_deaths(seed: int, protocol: Protocol = "synchronous") -> Plan:
+    """A random run whose clients stay where they are while brokers die."""
+    plan = draw_plan(seed)
+    rng = Random(f"trimtab fuzz deaths {seed}")
+    replication = ReplicationConfig(
+        protocol=protocol,
+        look_every_s=rng.choice((0.1, 0.3)),
+        crash_after_s=rng.choice((0.2, 1.0)),
+        hang_after_s=2.0,
+        ask_again_s=1.0,
+        clients_return_within_s=4.0,
+    )
+    return msgspec.structs.replace(
+        plan,
+        slow_policy="block",
+        client_queue_max_count=100_000,
+        guests=[],
+        acts=[act for act in plan.acts if act.what != "move" and "@" not in act.client],
+        faults=[],
+        is_balanced=False,
+        channel_acts=[],
+        coordinator="",
+        relocation="",
+        deaths=Deaths(
+            replication=replication,
+            failures=tuple(_draw_failures(rng, list(plan.brokers))),
+            start_after_s=rng.choice((0.0, 0.2, 1.0)),
+            clients_return_s=rng.choice((0.0, 0.5, 2.0)),
+            over_s=OVER_S,
+        ),
+    )
+
+
+def _draw_failures(rng: Random, brokers: list[str]) -> list[Crash | Hang]:
+    failures: list[Crash | Hang] = []
+    time_s = rng.uniform(2.0, 8.0)
+    for _ in range(rng.choice((1, 1, 2))):
+        broker = rng.choice(brokers)
+        if rng.random() < 0.8:
+            failures.append(Crash(broker=broker, at_s=time_s, noticed_after_s=rng.choice((0.0, 0.1, 1.0))))
+        else:
+            failures.append(Hang(broker=broker, at_s=time_s))
+        time_s += rng.uniform(9.0, 11.0)
+    return failures

@@ -1,0 +1,119 @@
+"""A dead broker is replaced by another life of its name; nobody but its neighbours notices."""
+
+import pytest
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.language import Filter
+from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
+from trimtab.simulation.failures import StandByPool
+from trimtab.simulation.faults import Crash
+from trimtab.simulation.fuzz import fuzz
+from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+from trimtab.simulation.rest import check_rest
+from trimtab.simulation.world import World
+
+LINKS = [("B1", "B2"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5")]
+
+
+def chain(protocol: Protocol) -> World:
+    """Five brokers in a row with publishers and subscribers at both ends and at the middle, all in force."""
+    world = World(1)
+    replication = ReplicationConfig(protocol=protocol, look_every_s=0.1, crash_after_s=0.3, clients_return_within_s=3.0)
+    for name in ("B1", "B2", "B3", "B4", "B5"):
+        neighbours = tuple(end for link in LINKS if name in link for end in link if end != name)
+        world.add_broker(BrokerConfig(name, neighbours=neighbours, replication=replication))
+    for first, second in LINKS:
+        world.add_link(first, second, 0.01)
+    world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=5)
+    world.run(0.3)
+    for number, broker in ((1, "B1"), (3, "B3"), (5, "B5")):
+        world.add_client(f"p{number}", broker)
+        world.add_client(f"s{number}", broker)
+        world.run(world.now_s + 0.2)
+        world.advertise(f"p{number}", Filter.parse("a > 1"))
+        world.subscribe(f"s{number}", Filter.parse(f"a > {number} AND a < {number + 9}"))
+    world.run(2.0)
+    return world
+
+
+def publish_steadily(world: World, from_s: float, count: int) -> None:
+    for number in range(count):
+        for name in ("p1", "p3", "p5"):
+            world.at(from_s + number * 0.02, world.publish, name, {"a": 7 + number % 3})
+
+
+def finish(world: World, watched_until_s: float = 12.0) -> list[str]:
+    world.run(watched_until_s)
+    for host in world.brokers.values():
+        host.broker.retire_agents()
+    world.run(world.now_s + 600)
+    check_rest(world, LINKS)
+    return [f"{violation.kind}: {violation.text}" for violation in world.checker.violations]
+
+
+@pytest.mark.parametrize("broker", ["B1", "B3", "B4"])
+def test_publications_that_were_not_in_the_dead_broker_arrive(broker: str) -> None:
+    world = chain("synchronous")
+    publish_steadily(world, from_s=2.0, count=200)
+    world.add_fault(Crash(broker=broker, at_s=3.0))
+    assert finish(world) == []
+    assert world.failures.replaced_count == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_brokers_beyond_the_neighbours_hear_nothing_of_it(protocol: Protocol) -> None:
+    world = chain(protocol)
+    world.add_fault(Crash(broker="B3", at_s=2.5))
+    before = {name: world.brokers[name].broker.counters.control_in_count for name in ("B1", "B5")}
+    assert finish(world) == []
+    assert {name: world.brokers[name].broker.counters.control_in_count for name in ("B1", "B5")} == before
+
+
+def test_a_client_that_does_not_return_ends_after_a_while() -> None:
+    world = chain("synchronous")
+    world.run(2.5)
+    world.failures.kill("B3")
+    world.leave("s3")
+    world.leave("p3")
+    assert finish(world) == []
+    assert not [id for id in world.brokers["B5"].broker.tables.subscriptions if id.startswith("s3")]
+
+
+def test_a_replica_that_dies_is_replaced_in_turn() -> None:
+    world = chain("synchronous")
+    publish_steadily(world, from_s=2.0, count=300)
+    world.add_fault(Crash(broker="B3", at_s=3.0))
+    for number in range(40):
+        world.at(3.3 + number * 0.01, _kill_replica, world, "B3")
+    assert finish(world) == []
+    assert world.failures.replaced_count == 2
+
+
+def _kill_replica(world: World, name: str) -> None:
+    if world.brokers[name].broker.config.session == "1+" and world.faults_count["crash"] == 1:
+        world.at(world.now_s + 0.015, world.failures.kill, name)
+
+
+def test_two_adjacent_brokers_that_fail_together_end_in_one_network() -> None:
+    world = chain("synchronous")
+    world.add_fault(Crash(broker="B3", at_s=3.0))
+    world.add_fault(Crash(broker="B4", at_s=3.0))
+    publish_steadily(world, from_s=8.0, count=50)
+    assert finish(world, 20.0) == []
+    assert world.failures.replaced_count == 2
+    assert world.checker.deliveries_count == 3 * 3 * 50
+
+
+def test_a_neighbour_that_dies_during_replication_ends_in_one_network() -> None:
+    world = chain("synchronous")
+    world.add_fault(Crash(broker="B3", at_s=3.0))
+    world.add_fault(Crash(broker="B4", at_s=3.56))
+    publish_steadily(world, from_s=10.0, count=50)
+    assert finish(world, 20.0) == []
+    assert world.failures.replaced_count == 2
+
+
+def test_random_networks_in_which_brokers_die() -> None:
+    report = fuzz(first_seed=60_000, runs_count=15, draw=draw_plan_with_deaths)
+    assert report.failures == []
+    assert report.faults_count["crash"] >= 15
