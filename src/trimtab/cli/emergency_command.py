@@ -42,6 +42,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
     """
     from rich.progress import Progress
 
+    from trimtab.activedata.errors import ActiveDataError
     from trimtab.lab.emergency_run import EmergencyError, EmergencyOptions, lines, run_emergency
 
     if name != _NAME:
@@ -59,7 +60,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
             summary = run_emergency(
                 options, lambda tick, count: progress.update(task, description="ticks", completed=tick, total=count)
             )
-        except EmergencyError as error:
+        except (EmergencyError, ActiveDataError) as error:
             typer.echo(printable(str(error)), err=True)
             raise typer.Exit(1) from None
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()

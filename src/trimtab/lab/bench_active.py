@@ -17,7 +17,7 @@ import msgspec
 
 from trimtab.lab.active_delays import broker_delays, fetched_delays
 from trimtab.lab.emergency_city import SIDE_M, EmergencyCity, statements
-from trimtab.simulation.workloads.channels import EVENTS
+from trimtab.simulation.workloads.emergency import EVENTS
 
 if TYPE_CHECKING:
     from trimtab.activedata import ActiveData

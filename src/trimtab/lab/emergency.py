@@ -6,8 +6,7 @@ to each. Time goes in ticks of ten seconds, the shortest period of a channel: pe
 channels look at them. What must be found is computed here in plain Python, one subscription and one report after the
 other, without anything of the engine.
 
-Deviation: the paper's table gives EmergencyNearMe an event beside the user, which would make it the same as
-EmergencyOfTypeNearMe; here it has the user alone.
+The channels and who wants them: `simulation/workloads/emergency.py`.
 """
 
 from __future__ import annotations
@@ -16,23 +15,25 @@ import math
 from collections.abc import Iterator
 from importlib.resources import files
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from trimtab.protocol.messages import WireValue
-from trimtab.simulation.workloads.channels import EVENTS
 from trimtab.simulation.workloads.city import City, Point, WalkConfig, Walker, broker_sites, make_city
+from trimtab.simulation.workloads.emergency import (
+    EVENTS,
+    NEAR_M,
+    REPORTS_COUNT,
+    RUN_S,
+    Wanted,
+    district_of,
+    emergency_wants,
+)
 
 TICK_S: Final = 10.0
-RUN_S: Final = 1_800.0
 SIDE_M: Final = 6_000.0
-DISTRICTS_PER_SIDE: Final = 3
-NEAR_M: Final = 1_000.0
 SHELTER_NEAR_M: Final = 1_500.0
-
-Wanted: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-"""A channel and its arguments."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -64,24 +65,10 @@ class Person(msgspec.Struct, frozen=True):
     wants: tuple[Wanted, ...]
 
 
-_POPULAR: Final = 5.0
-"""Channels with the user among their parameters are a fifth as popular; with it about 610 different wishes arise."""
-
-CHANNELS: Final[dict[str, tuple[tuple[str, ...], float]]] = {
-    "EmergencyOfType": (("event",), _POPULAR),
-    "EmergencyAtLocation": (("district",), _POPULAR),
-    "EmergencyNearMe": (("user",), 1.0),
-    "EmergencyOfTypeNearMe": (("event", "user"), 1.0),
-    "EmergencyOfTypeAtLocation": (("event", "district"), _POPULAR),
-    "EmergencyOfTypeWithShelterNearMe": (("event", "user"), 1.0),
-    "EmergencyOfTypeAtLocationWithShelter": (("event", "district"), _POPULAR),
-}
-"""By channel of emergency.sql: its parameters, and how popular it is."""
-
-
 def definitions() -> str:
     """The datasets, feeds and seven channels of the application.
 
+    >>> from trimtab.simulation.workloads.emergency import CHANNELS
     >>> all(f"CREATE CHANNEL {name}(" in definitions() for name in CHANNELS)
     True
     """
@@ -92,7 +79,7 @@ class EmergencyWorld:
     """People, shelters and reports of one seed."""
 
     def __init__(
-        self, seed: int, *, people_count: int = 400, reports_count: int = 10_000, run_s: float = RUN_S
+        self, seed: int, *, people_count: int = 400, reports_count: int = REPORTS_COUNT, run_s: float = RUN_S
     ) -> None:
         rng = Random(f"emergency {seed}")
         self.city: City = make_city(rng, side_m=SIDE_M, districts_count=6)
@@ -113,34 +100,17 @@ class EmergencyWorld:
         return broker_sites(Random(f"emergency sites {seed}"), self.city, brokers_count)
 
     def _person(self, number: int, rng: Random) -> Person:
-        names = list(CHANNELS)
-        weights = [popularity for _, popularity in CHANNELS.values()]
-        chosen: dict[str, None] = {}
-        wanted_count = rng.randint(1, 5)
-        while len(chosen) < wanted_count:
-            chosen[rng.choices(names, weights)[0]] = None
-        wants: dict[Wanted, None] = {}
-        for name in chosen:
-            for _ in range(rng.randint(1, 3)):
-                values = {
-                    "event": rng.choice(EVENTS),
-                    "district": self._district(self._walkers[number].somewhere()),
-                    "user": f"u{number}",
-                }
-                wants[name, tuple((each, values[each]) for each in CHANNELS[name][0])] = None
+        wants = emergency_wants(self.city, self._walkers[number], f"u{number}", rng)
         return Person(f"u{number}", rng.randrange(max(1, self.ticks_count // 3)), tuple(wants))
-
-    def _district(self, place: Point) -> str:
-        return f"L{self.city.cell(place, DISTRICTS_PER_SIDE)}"
 
     def _shelter(self, number: int, rng: Random) -> Shelter:
         x, y = (rng.uniform(0, SIDE_M), rng.uniform(0, SIDE_M))
-        return Shelter(f"s{number}", self._district((x, y)), x, y, rng.randint(10, 500))
+        return Shelter(f"s{number}", district_of(self.city, (x, y)), x, y, rng.randint(10, 500))
 
     def _report(self, number: int, rng: Random) -> Report:
         x, y = self.city.place_in(self.city.district(rng), rng)
         text = "".join(rng.choices("abcdefghij ", k=rng.randint(100, 600)))
-        return Report(f"r{number}", rng.choice(EVENTS), self._district((x, y)), x, y, text)
+        return Report(f"r{number}", rng.choice(EVENTS), district_of(self.city, (x, y)), x, y, text)
 
     def places(self, tick: int) -> dict[str, Point]:
         """Where everybody is during a tick; ticks are asked for in order."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from trimtab.lab.emergency import CHANNELS, definitions
-from trimtab.simulation.workloads.channels import EVENTS
+from trimtab.lab.emergency import definitions
+from trimtab.simulation.workloads.emergency import CHANNELS, EVENTS
 
 SIDE_M: Final = 10_000.0
 DISTRICTS_COUNT: Final = 25
@@ -76,6 +76,6 @@ class EmergencyCity:
                 "user": str(self._random.choice(self.users)["userId"]),
             }
             channel = self._random.choice(list(CHANNELS))
-            arguments = {name: values[name] for name in CHANNELS[channel][0]}
+            arguments = {name: values[name] for name in CHANNELS[channel].parameters}
             found[channel, *arguments.values()] = (channel, arguments)
         return list(found.values())

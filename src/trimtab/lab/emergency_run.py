@@ -30,7 +30,6 @@ from trimtab.lab.emergency import (
     EmergencyWorld,
     Person,
     Report,
-    Wanted,
     arguments_of,
     definitions,
     found_by,
@@ -41,10 +40,11 @@ from trimtab.network.client import Client, Delivery
 from trimtab.network.local_network import Network, free_ports, plan_text
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.simulation.workloads.emergency import Wanted
 
 READY_WITHIN_S: Final = 120.0
 STOP_WITHIN_S: Final = 30.0
-SEEN_WITHIN_S: Final = 120.0
+SEEN_WITHIN_S: Final = 600.0
 """All channels have seen a tick's reports by then, and all clients have been told."""
 
 BROKERS_COUNT: Final = 5

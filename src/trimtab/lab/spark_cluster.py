@@ -16,7 +16,7 @@ from typing import Final
 
 from trimtab.activedata.errors import ActiveDataError
 
-START_WITHIN_S: Final = 90.0
+START_WITHIN_S: Final = 300.0
 
 
 class SparkCluster:

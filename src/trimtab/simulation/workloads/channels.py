@@ -1,38 +1,21 @@
 """Channels of an active-data back end as a workload: what people subscribe to, and how much each brings.
 
 Two sets, after Nguyen, Uddin, Venkatasubramanian (multistage adaptive load balancing): the seven channels of the
-prototype (slide "emergency application scenario") and the ten of the simulation (slide "simulation setup"). The paper
-gives counts, periods and sizes of reports; what it leaves open is said with each number.
+prototype (`emergency.py`) and the ten of the simulation (slide "simulation setup"). The paper gives counts, periods and
+sizes of reports; what it leaves open is said with each number.
 
 A back-end subscription is a channel with arguments, named as people write it: EmergencyOfType("flood").
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from random import Random
 from typing import Final
 
 import msgspec
 
 from trimtab.simulation.workloads.city import City, Walker
-
-EVENTS: Final = ("flood", "fire", "earthquake", "tornado", "shooting", "accident", "outage", "spill")
-"""The eight types of reports."""
-
-EMERGENCY_LOCATIONS_PER_SIDE: Final = 3
-"""Locations that can be subscribed to, as a grid; with it about 610 back-end subscriptions arise as in the paper."""
-
-_REPORTS_PER_S: Final = 10_000 / 1800.0
-_REPORT_BYTES: Final = 450.0
-"""The middle of 200 to 700 bytes."""
-
-_SHELTER_BYTES: Final = 150.0
-"""What a shelter adds to a notification; not in the paper."""
-
-_NEAR_M: Final = 1000.0
-"""What "near me" means; not in the paper."""
+from trimtab.simulation.workloads.emergency import emergency_wants, rate_bytes_per_s
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -44,58 +27,12 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 def emergency_wishes(city: City, walker: Walker, user: str, rng: Random) -> list[Wish]:
-    """What one subscriber of the prototype wants: 1 to 5 of the seven channels, 1 to 3 subscriptions to each.
-
-    Channels with the user among their parameters are a fifth as popular as others (not in the paper, whose totals
-    leave room for about 450 subscriptions that nobody shares).
-    """
-    near_ratio = min(1.0, math.pi * _NEAR_M**2 / city.side_m**2)
-    per_side = EMERGENCY_LOCATIONS_PER_SIDE
-    cell_ratio = 1.0 / per_side**2
-    one_type = _REPORTS_PER_S / len(EVENTS)
-
-    def event() -> str:
-        return rng.choice(EVENTS)
-
-    def location() -> str:
-        return f"L{city.cell(walker.somewhere(), per_side)}"
-
-    channels: list[tuple[float, Callable[[], Wish]]] = [
-        (3, lambda: Wish(f'EmergencyOfType("{event()}")', one_type * _REPORT_BYTES)),
-        (3, lambda: Wish(f'EmergencyAtLocation("{location()}")', _REPORTS_PER_S * cell_ratio * _REPORT_BYTES)),
-        (0.62, lambda: Wish(f'EmergencyNearMe("{event()}", "{user}")', one_type * near_ratio * _REPORT_BYTES)),
-        (0.62, lambda: Wish(f'EmergencyOfTypeNearMe("{event()}", "{user}")', one_type * near_ratio * _REPORT_BYTES)),
-        (
-            3,
-            lambda: Wish(
-                f'EmergencyOfTypeAtLocation("{event()}", "{location()}")', one_type * cell_ratio * _REPORT_BYTES
-            ),
-        ),
-        (
-            0.62,
-            lambda: Wish(
-                f'EmergencyOfTypeWithShelterNearMe("{event()}", "{user}")',
-                one_type * near_ratio * (_REPORT_BYTES + _SHELTER_BYTES),
-            ),
-        ),
-        (
-            3,
-            lambda: Wish(
-                f'EmergencyOfTypeAtLocationWithShelter("{event()}", "{location()}")',
-                one_type * cell_ratio * (_REPORT_BYTES + _SHELTER_BYTES),
-            ),
-        ),
-    ]
-    chosen: dict[int, None] = {}
-    wanted_count = rng.randint(1, 5)
-    while len(chosen) < wanted_count:
-        chosen[rng.choices(range(len(channels)), [weight for weight, _ in channels])[0]] = None
-    wishes: dict[str, Wish] = {}
-    for number in chosen:
-        for _ in range(rng.randint(1, 3)):
-            wish = channels[number][1]()
-            wishes[wish.name] = wish
-    return list(wishes.values())
+    """What one subscriber of the prototype wants."""
+    wishes = []
+    for channel, arguments in emergency_wants(city, walker, user, rng):
+        said = ", ".join(f'"{value}"' for _, value in arguments)
+        wishes.append(Wish(f"{channel}({said})", rate_bytes_per_s(city, channel)))
+    return wishes
 
 
 class Channel(msgspec.Struct, frozen=True):
