@@ -187,3 +187,13 @@ def test_a_broker_that_is_gone_ends_the_session_without_a_decision() -> None:
     network.world.run(network.world.now_s + 30)
     assert [decision.to_broker for decision in network.kept.decisions] == [""]
     assert "did not come in time" in network.kept.decisions[0].reason
+
+
+def test_results_that_were_forgotten_for_others_do_not_end_tracing_for_good() -> None:
+    """Brokers remember one traced publication at a time, and the publisher sends faster than results come back."""
+    network = Network(RelocationConfig(algorithm="pop", pop_threshold_count=10, traces_max_count=1, rest_s=0.1))
+    for number in range(60):
+        network.world.publish("P", {"class": "NEWS", "number": number})
+    network.world.run(network.world.now_s + 1.0)
+    network.publish(40)
+    assert network.kept.decisions

@@ -46,6 +46,8 @@ class _Evidence:
         """When it is given up."""
         self.traced: TracedPublisher | None = None
         """All that is known, once all answers have come."""
+        self.is_ready = False
+        """Whether nothing more is awaited: the publisher is to be placed with others."""
 
 
 class GrapePart:
@@ -199,6 +201,7 @@ class GrapePart:
         standing, evidence = self._desk.standings[publisher], self._evidence[publisher]
         assert evidence.traced is not None
         if self._is_joint:
+            evidence.is_ready = True
             if self._joint_at_s is None:
                 self._joint_at_s = now_s + self._desk.config.joint_wait_s
             return []
@@ -211,7 +214,7 @@ class GrapePart:
     def _select_jointly(self, now_s: float) -> list[Action]:
         """Place all publishers whose sessions are complete, and ask for room on the way of each that is to move."""
         self._joint_at_s = None
-        ready = [each.traced for each in self._evidence.values() if each.traced is not None]
+        ready = [each.traced for each in self._evidence.values() if each.is_ready and each.traced is not None]
         actions: list[Action] = []
         for publisher, joint in place_jointly(ready, self._desk.config).items():
             session = self._desk.standings[publisher].evidence
@@ -219,7 +222,7 @@ class GrapePart:
             if isinstance(found, Stay):
                 actions += self._decided(publisher, session, found, now_s)
                 continue
-            self._evidence[publisher].traced = None  # decided, if there is room
+            self._evidence[publisher].is_ready = False  # decided, if there is room
             actions.append(self._rooms.ask(publisher, session, found, joint.changes))
         return actions
 

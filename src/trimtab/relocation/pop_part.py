@@ -44,6 +44,8 @@ class PopPart:
             self._walks_count += 1
             standing.trace(f"pop/{self._desk.host.name}/{standing.publisher}/{self._walks_count}")
         if standing.traced_count >= config.pop_threshold_count:
+            if not self._traces.outstanding_count(standing.publisher):
+                standing.rest(config, now_s)  # the last results were forgotten for others: begin anew
             return ""
         tagger = self._taggers.get(standing.publisher)
         if tagger is None:
