@@ -529,6 +529,8 @@ class Broker:
                 return self._members(peer, names, addresses, now_s)
             case Gone(names=names):
                 self._gone(peer, names, now_s)
+            case Handover() | Complete() | Cancel() if peer.role != "broker":
+                self.refuse(peer, message.move, "only brokers say this", now_s)
             case MoveIn():
                 self.moves.move_in(peer, message, now_s)
             case Handover():

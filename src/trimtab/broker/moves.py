@@ -83,6 +83,8 @@ class Moves:
             return f"the id {known[0]} is already in use"
         if len(message.subscriptions) + len(message.advertisements) > broker.config.filters_per_client_max_count:
             return f"a client may have at most {broker.config.filters_per_client_max_count:,} filters here"
+        if self._migrations.expects(peer.name):
+            return "the client is on its way here already"
         return broker.objection_to_publisher(peer.name) if message.advertisements else ""
 
     def _has_come(self, peer: Peer, cause: str, now_s: float) -> None:

@@ -1,14 +1,15 @@
 """A client's move under way: the link to the new broker, what came over it, and what is still awaited.
 
-A publisher publishes at its old broker until the new one has greeted. Then it holds back, asks the new broker to take
-it in once all it has published is accepted and all it has advertised in force, and goes on when two things have come:
-the old broker's end of the move, and the new broker's word that the old stream has passed everywhere.
+A publisher publishes at its old broker until the new one has greeted and all it has advertised is in force. Then it
+holds back, asks the new broker to take it in once all it has published is accepted, and goes on when two things have
+come: the old broker's end of the move, and the new broker's word that the old stream has passed everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trimtab.client.config import ClientConfig
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Confirmed, MovedAdvertisement, MovedSubscription, MoveIn, Publish
@@ -25,8 +26,10 @@ class Move:
         self.began_s = now_s
         self.broker_session = ""
         """The life of the new broker that has greeted; empty until then."""
+        self.holds_back = False
+        """Whether publications wait: the new broker answers, and the old one gets no more."""
         self.holds_back_s = now_s
-        """Since when publications wait."""
+        """Since when they do."""
         self.link = link
         self.wire_ids = wire_ids
         """What brokers will call the subscriptions."""
@@ -50,11 +53,6 @@ class Move:
         """Since when there is no connection to the old broker."""
         self.is_forgotten = False
         """Whether the new broker has forgotten, or was started again, after it was asked."""
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether publications wait: the new broker answers, and the old one gets no more."""
-        return bool(self.broker_session)
 
     def waited_s(self, now_s: float) -> float:
         """How long publications have waited, if there are any to be expected."""
@@ -82,14 +80,16 @@ class Move:
         )
         self.link.enqueue(request, now_s)
 
-    def too_long_s(self, reach_within_s: float, move_within_s: float) -> float | None:
+    def too_long_s(self, config: ClientConfig) -> float | None:
         """When the move has taken too long; None if the old broker has been asked what became of it."""
         if self.asked_to_stay:
             return None
-        return self.began_s + (move_within_s if self.broker_session else reach_within_s)
+        if self.holds_back and self.advertisements:
+            return min(self.began_s + config.move_within_s, self.holds_back_s + config.hold_back_within_s)
+        return self.began_s + (config.move_within_s if self.broker_session else config.reach_within_s)
 
-    def without_old_s(self, reach_within_s: float) -> float | None:
+    def without_old_s(self, config: ClientConfig) -> float | None:
         """When the client goes on without the old broker's word; None if that answers, or is all that can be known."""
         if self.told_s is None or self.old_away_s is None:
             return None
-        return max(self.told_s, self.old_away_s) + reach_within_s
+        return max(self.told_s, self.old_away_s) + config.reach_within_s

@@ -327,9 +327,8 @@ class ClientSession:
         """When the session wants its next `Wake`."""
         times = [self.link.wake_at_s()]
         if self._move is not None:
-            reach_within_s, move = self.config.reach_within_s, self._move
-            times += (move.link.wake_at_s(), move.too_long_s(reach_within_s, self.config.move_within_s))
-            times.append(move.without_old_s(reach_within_s))
+            times.append(self._move.link.wake_at_s())
+            times += (self._move.too_long_s(self.config), self._move.without_old_s(self.config))
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, now_s: float) -> list[Effect]:
@@ -338,8 +337,7 @@ class ClientSession:
         if move is None:
             return []
         move.link.wake(now_s)
-        too_long_s = move.too_long_s(self.config.reach_within_s, self.config.move_within_s)
-        without_old_s = move.without_old_s(self.config.reach_within_s)
+        too_long_s, without_old_s = move.too_long_s(self.config), move.without_old_s(self.config)
         if without_old_s is not None and now_s >= without_old_s:
             return self._end_move(move, now_s)
         if too_long_s is not None and now_s >= too_long_s:
@@ -401,20 +399,20 @@ class ClientSession:
             move.is_forgotten = True
             move.confirmed.clear()
             self._ask_to_stay(move, now_s)
-        if not move.holds_back:
-            move.holds_back_s = now_s
         move.link = Link(self.config.link)
         move.link.connect(1, now_s)
         move.broker_session = hello.session
-        self._announced = Announcements()  # publications wait until the move has ended
         self._ask_to_move_in(move, now_s)
 
     def _ask_to_move_in(self, move: Move, now_s: float) -> None:
         """Ask the new broker to take the client in, once nothing is left to be done at the old one."""
         advertised = [id for id in move.advertisements if id in self._advertisements]
-        if move.has_asked or not move.broker_session or self._unaccepted:
+        if move.has_asked or not move.broker_session or any(id not in self._in_force for id in advertised):
             return
-        if any(id not in self._in_force for id in advertised):
+        if not move.holds_back:
+            move.holds_back, move.holds_back_s = True, now_s
+            self._announced = Announcements()  # publications wait until the move has ended
+        if self._unaccepted:
             return
         move.ask(
             self.broker,

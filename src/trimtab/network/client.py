@@ -50,6 +50,9 @@ BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
 """Waiting times between attempts to reconnect, doubled each time, with a random part."""
 
+LOOK_AFTER_MOVE_S: Final = 1.0
+"""How often a move is looked after; its times are much longer."""
+
 LONG_TEXT_CHARS: Final = 1_000
 FEW_ATTRIBUTES_COUNT: Final = 64
 ROOM_FOR_THE_REST_BYTES: Final = 2_048
@@ -485,8 +488,6 @@ class Client:
         if line is not None:
             line.connection = None
             self._session.handle(Disconnected(connection.peer), now_s())
-            if self._session.is_moving:
-                self._plan_wakes()
 
     def _line_of(self, connection: Connection) -> Line | None:
         lines = (self._line, self._next_line)
@@ -525,12 +526,13 @@ class Client:
     def _open(self, broker: str, address: str) -> None:
         self._next_line = Line(self, Address.parse(address), broker)
         self._next_line.keep()
-        self._plan_wakes()
+        self._loop.call_later(LOOK_AFTER_MOVE_S, self._look_after_move, self._next_line)
 
-    def _plan_wakes(self) -> None:
-        """Look after a move when one of its times may be over."""
-        for limit_s in (self._session.config.reach_within_s, self._session.config.move_within_s):
-            self._loop.call_later(limit_s, self._wake)
+    def _look_after_move(self, line: Line) -> None:
+        """From time to time, as long as a move lasts: one of its times may be over."""
+        if self._next_line is line:
+            self._wake()
+            self._loop.call_later(LOOK_AFTER_MOVE_S, self._look_after_move, line)
 
     def _shut(self, broker: str) -> None:
         """One of two lines is no longer needed: the old one after a move, the new one if there was none."""

@@ -86,6 +86,10 @@ class Migrations:
         self._routes = routes
         self._paths: dict[str, Path] = {}
 
+    def expects(self, client: str) -> bool:
+        """Whether a client is on its way to this broker."""
+        return any(path.towards_new == client for path in self._paths.values())
+
     def prepare(self, path: Path, now_s: float) -> None:
         """The update passes: from now on subscriptions lead to the new side as well."""
         self._paths[path.move] = path

@@ -16,7 +16,7 @@ import msgspec
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.client.any_order import AnyOrderSession
-from trimtab.client.config import MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
+from trimtab.client.config import HOLD_BACK_WITHIN_S, MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, Publication, Value
 from trimtab.load.agents import Agent
@@ -226,6 +226,7 @@ class World:
             name,
             reach_within_s=min(REACH_WITHIN_S, self._move_within_s),
             move_within_s=self._move_within_s,
+            hold_back_within_s=min(HOLD_BACK_WITHIN_S, self._move_within_s),
             link=self._link_config,
         )
         session = ClientSession(config) if self.keeps_order else AnyOrderSession(config)
