@@ -87,6 +87,7 @@ MESSAGES: list[AnyMessage] = [
         old_broker="B1",
         subscriptions=(),
         advertisements=(MovedAdvertisement("c/a1", FILTER),),
+        publishes=True,
         old_session="1",
     ),
     Handover(

@@ -61,15 +61,15 @@ class Moves:
             client=peer.name,
             old_broker=message.old_broker,
             old_ids=tuple(moved.old_id for moved in message.subscriptions),
-            new_broker=broker.name if message.advertisements else "",
+            new_broker=broker.name if message.publishes else "",
             advertisements=message.advertisements,
             old_session=message.old_session,
             cause=message.cause,
         )
-        if message.advertisements:
+        if message.publishes:
             self._migrations.prepare(_path(marker, towards, peer.name), now_s)
         broker.send(towards, marker, now_s)
-        if not message.advertisements:
+        if not message.publishes:
             self._has_come(peer, message.cause, now_s)
 
     def _objection(self, peer: Peer, message: MoveIn) -> str:
@@ -106,10 +106,10 @@ class Moves:
             return
         towards = broker.towards(message.old_broker)
         if towards is not None and towards != source.name:
-            if message.advertisements:
+            if message.new_broker:
                 self._migrations.prepare(_path(message, towards, source.name), now_s)
             broker.send(towards, message, now_s)
-        elif message.advertisements:
+        elif message.new_broker:
             broker.send(source.name, _lost(message), now_s)
 
     def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
@@ -126,7 +126,7 @@ class Moves:
             entry = broker.tables.subscriptions.get(id)
             if entry is not None and entry.hop == client.name:
                 broker.end_subscription(client, id, now_s)
-        if message.advertisements:
+        if message.new_broker:
             self._turn_away(client, source, message, now_s)
         broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
 

@@ -42,6 +42,8 @@ class Move:
         """The new ids of the subscriptions that the new broker was asked to take over."""
         self.advertisements: dict[str, None] = {}
         """The advertisements that the old broker knows, of which those move that do not end before."""
+        self.publishes = False
+        """Whether the client has advertisements, or has published at the old broker."""
         self.asked_to_stay = False
         self.may_publish = True
         """Whether publications may be sent to the new broker as soon as the old one has ended the move."""
@@ -56,7 +58,7 @@ class Move:
 
     def waited_s(self, now_s: float) -> float:
         """How long publications have waited, if there are any to be expected."""
-        return now_s - self.holds_back_s if self.advertisements else 0.0
+        return now_s - self.holds_back_s if self.publishes else 0.0
 
     def ask(
         self,
@@ -68,14 +70,15 @@ class Move:
     ) -> None:
         """Ask the new broker to take the client in, with what moves."""
         self.has_asked = True
-        self.may_publish = not advertisements
+        self.may_publish = not self.publishes
         self.asked_ids = {each.new_id: None for each in subscriptions}
         request = MoveIn(
             move=self.id,
             old_broker=old_broker,
             subscriptions=tuple(subscriptions),
             advertisements=tuple(advertisements),
-            old_session=old_session if advertisements else "",
+            publishes=self.publishes,
+            old_session=old_session if self.publishes else "",
             cause=self.cause,
         )
         self.link.enqueue(request, now_s)
@@ -84,7 +87,7 @@ class Move:
         """When the move has taken too long; None if the old broker has been asked what became of it."""
         if self.asked_to_stay:
             return None
-        if self.holds_back and self.advertisements:
+        if self.holds_back and self.publishes:
             return min(self.began_s + config.move_within_s, self.holds_back_s + config.hold_back_within_s)
         return self.began_s + (config.move_within_s if self.broker_session else config.reach_within_s)
 

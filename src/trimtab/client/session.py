@@ -97,6 +97,8 @@ class ClientSession:
         """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
         self._ended = EndedAdvertisements()
+        self._has_published = False
+        """Whether a publication was sent to the present broker."""
         self._last_delivered: dict[str, int] = {}
         self._publisher_sessions: dict[str, str] = {}
         self.paused = False
@@ -220,6 +222,7 @@ class ClientSession:
 
     def _send_publication(self, message: Publish, now_s: float) -> None:
         self._unaccepted.append(message)
+        self._has_published = True
         self.link.enqueue(message, now_s)
 
     def _will_announce(self, publication: Publication) -> bool:
@@ -411,6 +414,7 @@ class ClientSession:
             return
         if not move.holds_back:
             move.holds_back, move.holds_back_s = True, now_s
+            move.publishes = self._has_published or bool(advertised)
             self._announced = Announcements()  # publications wait until the move has ended
         if self._unaccepted:
             return
@@ -457,7 +461,7 @@ class ClientSession:
 
     def _settle(self, move: Move, now_s: float) -> list[Effect]:
         """The move is over: go on publishing, after advertising anew if the path broke that led here."""
-        self._settling = None
+        self._settling, self._has_published = None, False
         if move.is_stranded:
             self._rename(move.advertisements)
             for id in move.advertisements:
@@ -672,7 +676,11 @@ class ClientSession:
                 filter = self._advertisements.pop(message.id, None)
                 if filter is not None:
                     self._ended.add(message.id, filter, self._unaccepted)
-                    self.link.enqueue(Unadvertise(id=self._wire_ids.pop(message.id, message.id)), now_s)
+                    end = Unadvertise(id=self._wire_ids.pop(message.id, message.id))
+                    if self._move is not None and message.id in self._move.advertisements:
+                        self.link.enqueue(end, now_s)
+                    else:
+                        self._say(end, now_s)  # during a move behind its beginning, which has not been said
             else:
                 if not self._announced.announce(message.values):
                     return

@@ -206,6 +206,9 @@ class MoveIn(Message, frozen=True, tag="movein"):
     old_broker: str
     subscriptions: tuple[MovedSubscription, ...]
     advertisements: tuple[MovedAdvertisement, ...] = ()
+    publishes: bool = False
+    """Whether it has advertisements, or has published at the old broker: what it says next must not overtake that."""
+
     old_session: str = ""
     """The life of the old broker that the client knows; a later one has nothing to hand over."""
 
@@ -221,7 +224,7 @@ class Handover(Message, frozen=True, tag="handover"):
     old_broker: str
     old_ids: tuple[str, ...]
     new_broker: str = ""
-    """Where the client moves to; empty if no advertisements move."""
+    """Where the client moves to; empty if it does not publish."""
 
     advertisements: tuple[MovedAdvertisement, ...] = ()
     old_session: str = ""
