@@ -625,7 +625,7 @@ class ClientSession:
                 if not self._channels.confirmed(id, position) or id in self._in_force:
                     return []
                 self._in_force[id] = None
-                return [InForce(id)]
+                return [InForce(id, self._channels.position_of(id))]
             case Measure(brokers=brokers, addresses=addresses, cause=cause):
                 return [MeasureRoundTrips(cause, dict(zip_longest(brokers, addresses[: len(brokers)], fillvalue="")))]
             case Refused(about=about, reason=reason):

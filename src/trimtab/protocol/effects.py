@@ -41,6 +41,8 @@ class InForce(msgspec.Struct, frozen=True):
     """A subscription or advertisement of this client is in force."""
 
     id: str
+    position: int | None = None
+    """Of a channel: all results after this one will come."""
 
 
 class Taken(msgspec.Struct, frozen=True):

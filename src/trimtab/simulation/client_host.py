@@ -230,8 +230,7 @@ class ClientHost:
                 self._around.note((at_s, self.name, effect.publisher, effect.sequence, effect.subscriptions))
                 if records is not None:
                     records.delivered(self.session, effect, at_s)
-            case InForce(id=id):
-                position = self.session.position_of(id)
+            case InForce(id=id, position=position):
                 if position is None:
                     self._checker.in_force(id, at_s)
                 else:
