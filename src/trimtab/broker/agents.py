@@ -25,6 +25,7 @@ from trimtab.load.agents import (
     Objecting,
     Place,
     Placing,
+    QueueReading,
     RelocatePublisher,
     Reporting,
     Tell,
@@ -147,6 +148,19 @@ class View:
         """The usual size of a publication on the wire."""
         return self._broker.publication_bytes
 
+    def matched_bytes(self) -> float:
+        """The size of the publication that is being matched."""
+        return self._agents.matched_bytes
+
+    def queue_of(self, client: str) -> QueueReading:
+        """The output queue for a client."""
+        peer = self._broker.peers.get(client)
+        if peer is None:
+            return QueueReading()
+        link, queued_count = peer.link, peer.link.queued_data_count
+        is_held = queued_count > 0 and (not link.connected or not link.has_more_than_ack())
+        return QueueReading(link.data_sent_count + queued_count, queued_count, is_held)
+
     def meter_window_s(self) -> float:
         """Over how long rates and delays are means."""
         return self._broker.meters.config.window_s
@@ -170,6 +184,8 @@ class Agents:
         self._tracer = next(((name, agent) for name, agent in self._agents.items() if isinstance(agent, Tracing)), None)
         self.traces = self._tracer is not None
         """Whether an agent follows publications."""
+        self.matched_bytes = broker.publication_bytes
+        """The size of the publication that is being matched."""
         self._sequences = dict.fromkeys(self._agents, 0)
         self._ids: dict[tuple[str, str], str] = {}
         self._next_id = 1
@@ -190,8 +206,11 @@ class Agents:
 
     def matched(self, message: Publish, hops: Sequence[str], now_s: float) -> None:
         """A publication of a client was matched."""
+        broker = self._broker
         for name, agent in self._agents.items():
             if agent.observes:
+                usual_bytes = broker.publication_bytes
+                self.matched_bytes = len(message.wire) or broker.sizes_bytes.get(message.publisher, usual_bytes)
                 publication = (message.publisher, message.sequence)
                 self._carry_out(name, agent.matched(publication, message.values, hops, now_s), now_s)
 

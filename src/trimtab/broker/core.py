@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
 import msgspec
@@ -108,6 +108,8 @@ class Broker:
         """Memory in use, as far as the world knows."""
         self.publication_bytes = 320.0
         """The usual size of a publication on the wire, as far as the world knows."""
+        self.sizes_bytes: Mapping[str, int] = {}
+        """Sizes by publisher, where the world knows that they differ and publications do not come as bytes."""
         self.tables = RoutingTables(
             subscription_covering=config.subscription_covering, advertisement_covering=config.advertisement_covering
         )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
+from trimtab.balancing.delay.agent import delay_agent
+from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.multistage.coordinated_agent import CoordinatedAgent
 from trimtab.balancing.padres.agent import PadresAgent
@@ -19,9 +21,10 @@ from trimtab.load.agents import Agent
 from trimtab.relocation.agent import RelocationAgent
 from trimtab.relocation.config import RelocationConfig, relocation_of
 
-Balancing: TypeAlias = Literal["none", "naive", "padres", "padres-fast", "coordinated"]
+Balancing: TypeAlias = Literal["none", "naive", "padres", "padres-fast", "delay", "coordinated"]
 """none: clients stay where they are; naive: random clients to a random broker that is less loaded; padres: the thesis's
-balancing; padres-fast: a plan for all brokers at once; coordinated: a coordination server tells who moves."""
+balancing; padres-fast: a plan for all brokers at once; delay: by latency requirements; coordinated: a coordination
+server tells who moves."""
 
 Policy: TypeAlias = str
 """One of the above, a relocation policy (pop, grape-load100, grape-delay25, grape-joint ...), or both with a plus."""
@@ -41,7 +44,7 @@ def check_policy(policy: str) -> None:
     Traceback (most recent call last):
     ...
     ValueError: policy: no policy is called grape-load101; expected one of none, naive, padres, padres-fast, \
-coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
+delay, coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
     """
     parts = policy.split("+")
     moved = ["publishers" if relocation_of(part) is not None else "subscribers" for part in parts]
@@ -63,6 +66,7 @@ def agents_of(
     coordination: CoordinatorConfig | None = None,
     site: tuple[float, float] | None = None,
     relocation: RelocationConfig | None = None,
+    delay: DelayConfig | None = None,
 ) -> list[Agent]:
     """The agents of one broker; random choices come from the seed and the broker's name.
 
@@ -75,6 +79,8 @@ def agents_of(
         config = relocation_of(part, relocation)
         if config is not None:
             agents.append(RelocationAgent(config, Random(f"{config.algorithm} {broker} {seed}")))
+        elif part == "delay":
+            agents.append(delay_agent(delay or DelayConfig(), Random(f"delay {broker} {seed}")))
         else:
             agents += _balancing_agents(part, broker, seed, padres, coordination, site)
     return agents

@@ -247,6 +247,11 @@ def _print_summary(summary: Summary, cpu_s: float) -> None:
         ("speed", f"{summary.deliveries_count / cpu_s:,.0f} checked deliveries per second of CPU ({cpu_s:.2f} s)"),
     ):
         typer.echo(f"{label:<13} {value}")
+    if summary.crisis is not None:
+        from trimtab.cli.crisis_lines import crisis_lines
+
+        for line in crisis_lines(summary.crisis):
+            typer.echo(printable(line))
     for violation in summary.violations[:20]:
         typer.echo(printable(f"VIOLATION {violation.kind}: {violation.text}"))
 

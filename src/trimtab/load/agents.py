@@ -78,6 +78,14 @@ class Host(Protocol):
         """The usual size of a publication on the wire."""
         ...
 
+    def matched_bytes(self) -> float:
+        """The size of the publication that is being matched, for agents that observe."""
+        ...
+
+    def queue_of(self, client: str) -> QueueReading:
+        """The output queue for a client."""
+        ...
+
     def meter_window_s(self) -> float:
         """Over how long the rates and delays of `load` are means."""
         ...
@@ -89,6 +97,19 @@ class Host(Protocol):
     def objection_to_coming(self, publisher: str) -> str:
         """Why a publisher is not to be served by this broker, empty if no agent objects."""
         ...
+
+
+class QueueReading(msgspec.Struct, frozen=True):
+    """An output queue at one moment."""
+
+    entered_count: int = 0
+    """Publications that were ever put into it."""
+
+    queued_count: int = 0
+    """Those that wait in it."""
+
+    is_held: bool = False
+    """Whether it waits for the client, which has not dealt with what it was sent."""
 
 
 class Capacity(msgspec.Struct, frozen=True):

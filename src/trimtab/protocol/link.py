@@ -120,6 +120,11 @@ class Link:
         return len(self.data)
 
     @property
+    def data_sent_count(self) -> int:
+        """Data messages that were ever sent."""
+        return self._data_sent_count
+
+    @property
     def unacknowledged_count(self) -> int:
         """Messages sent but not acknowledged."""
         return self._next_number - self._oldest_number

@@ -9,12 +9,12 @@ from typing import Any, Final
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.broker.peers import Peer
-from trimtab.load.agents import Agent
+from trimtab.load.agents import Agent, ClientStayed
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Step, Wake
 from trimtab.protocol.frames import Hello, Payload
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import AnyMessage, Publish, Redirect
 from trimtab.simulation.back_end import BackEnd
 from trimtab.simulation.capacity import (
     PUBLICATION_BYTES,
@@ -28,6 +28,7 @@ from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
 from trimtab.simulation.recording import WorldRecords
+from trimtab.simulation.uplinks import FirstInFirstOut, Uplink
 
 _STEP: Final = Step()
 _WAKE: Final = Wake()
@@ -42,6 +43,21 @@ class ObservedBroker(Broker):
     ) -> None:
         super().__init__(config, agents, now_s)
         self._checker = checker
+        self.last_publication_bytes = PUBLICATION_BYTES
+        """The size of the publication that was matched last."""
+        self.keeps_clients = False
+        """Whether clients that agents want to send elsewhere stay, in order to see what becomes of them here."""
+
+    def send(self, name: str, message: AnyMessage, now_s: float) -> None:
+        if self.keeps_clients and isinstance(message, Redirect):
+            self.tell_agents_of_move(ClientStayed(name, message.cause, "this broker keeps its clients"), name, now_s)
+        else:
+            super().send(name, message, now_s)
+
+    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+        if self.sizes_bytes:
+            self.last_publication_bytes = self.sizes_bytes.get(message.publisher, PUBLICATION_BYTES)
+        return super()._publication(source, message, now_s)
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
         taken = super()._take_over(peer, message, now_s)
@@ -90,7 +106,7 @@ class BrokerHost:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: ObservedBroker,
         capacity: Capacity,
         clock: Clock,
         transport: Transport,
@@ -98,6 +114,7 @@ class BrokerHost:
         *,
         commit_s: float,
         acknowledge_after_s: float,
+        uplink: Uplink = "turns",
     ) -> None:
         self.name = broker.name
         self.broker = broker
@@ -124,8 +141,10 @@ class BrokerHost:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._arrived_s: deque[float] = deque()
         """When the publications of the input queue arrived."""
-        self._turn: OrderedDict[str, None] = OrderedDict()
+        self._turn: OrderedDict[str, None] | FirstInFirstOut = OrderedDict()
         """Peers that may have a frame to send, the one whose turn it is first."""
+        if uplink == "fifo":
+            self._turn = FirstInFirstOut()
         self._owing: dict[str, None] = {}
         """Neighbours that are owed nothing but an acknowledgement, which may wait a little."""
         self._wake_s = _NEVER_S
@@ -252,7 +271,8 @@ class BrokerHost:
             arrived_s = self._arrived_s.popleft()
         if counters.publications_in_count > in_count:
             self._meters.matched(matching_s, now_s - arrived_s - matching_s, now_s)
-            self._meters.queued_output((counters.publications_out_count - out_count) * PUBLICATION_BYTES, now_s)
+            copies_count = counters.publications_out_count - out_count
+            self._meters.queued_output(copies_count * broker.last_publication_bytes, now_s)
 
     def _touched(self) -> list[str]:
         """Peers that may have something to send; a neighbour that is owed nothing but an acknowledgement waits."""
@@ -308,7 +328,7 @@ class BrokerHost:
         now_s = self._clock.now_s
         departs_s, until_s = now_s, now_s + self._commit_s
         take, s_per_byte, connections = self.broker.take_in_turn, self._s_per_byte, self.connections
-        name, publication_s = self.name, PUBLICATION_BYTES * s_per_byte
+        name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self.broker.sizes_bytes
         sendings: list[Sending] = []
         while turn:
             peer, _ = turn.popitem(last=False)
@@ -316,9 +336,14 @@ class BrokerHost:
             if frame is None:
                 continue
             if has_more:
-                turn[peer] = None
-            is_publication = type(frame) is Payload and type(frame.messages[0]) is Publish
-            departs_s += publication_s if is_publication else frame_bytes(frame) * s_per_byte
+                turn.setdefault(peer)
+            message = frame.messages[0] if type(frame) is Payload else None
+            if type(message) is not Publish:
+                departs_s += frame_bytes(frame) * s_per_byte
+            elif sizes_bytes and message.publisher in sizes_bytes:
+                departs_s += sizes_bytes[message.publisher] * s_per_byte
+            else:
+                departs_s += publication_s
             connection = connections.get(peer)
             if connection is not None:
                 sendings.append((connection, name, [frame], departs_s))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -20,6 +20,8 @@ from trimtab.protocol.records import Recorder
 from trimtab.simulation.balance import BalanceSummary, BalanceWatch
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
+from trimtab.simulation.crisis import Crisis
+from trimtab.simulation.crisis_watch import CrisisSummary, MovedSession
 from trimtab.simulation.faults import FrameFault
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.rest import check_rest
@@ -73,6 +75,8 @@ class Summary(msgspec.Struct, frozen=True):
     trace_hash: str
     late_count: int = 0
     """Deliveries that came later than their subscriptions wanted."""
+    crisis: CrisisSummary | None = None
+    """How topics with latency requirements fared, for scenarios that have them."""
     balance: BalanceSummary | None = None
     """How level the load was, for scenarios that ask for it."""
 
@@ -103,8 +107,12 @@ class ScenarioRun:
         seed: int | None = None,
         quotes: Sequence[Quote] | None = None,
         recorder: Recorder | None = None,
+        keeps_clients_from_s: Mapping[str, float] | None = None,
     ) -> None:
+        """A run; of the brokers named none gives clients away from a time on."""
         self.scenario = scenario
+        self._quotes_given = quotes
+        self._keeps_clients_from_s = keeps_clients_from_s or {}
         self.seed = scenario.seed if seed is None else seed
         options = scenario.network
         self.link_config = LinkConfig(
@@ -113,7 +121,13 @@ class ScenarioRun:
         if not any(isinstance(fault, FrameFault) for fault in scenario.fault):
             self.link_config = msgspec.structs.replace(self.link_config, retransmit_after_s=RETRANSMIT_AFTER_S)
         acknowledge_after_s = ACKNOWLEDGE_AFTER_RATIO * self.link_config.retransmit_after_s
-        self.world = World(self.seed, link=self.link_config, acknowledge_after_s=acknowledge_after_s, bundle_s=BUNDLE_S)
+        self.world = World(
+            self.seed,
+            link=self.link_config,
+            acknowledge_after_s=acknowledge_after_s,
+            bundle_s=BUNDLE_S,
+            uplink=options.uplink,
+        )
         self._rng = Random(f"trimtab scenario {self.seed}")
         if quotes is None and scenario.quotes:
             quotes = load_quotes(Path(scenario.quotes))
@@ -127,7 +141,10 @@ class ScenarioRun:
             self._watch = BalanceWatch(
                 scenario.balance, scenario.policy, padres.lower_overload_ratio, padres.higher_overload_ratio
             )
-        if recorder is not None or self._watch is not None:
+        self._crisis = Crisis(self.world, scenario, self.seed) if scenario.crisis is not None else None
+        if self._crisis is not None:
+            self.world.keep_records(WorldRecords(recorder, self._crisis.watch, self._crisis.watch.delivered))
+        elif recorder is not None or self._watch is not None:
             self.world.keep_records(WorldRecords(recorder, self._watch))
         self._plan()
 
@@ -144,7 +161,28 @@ class ScenarioRun:
         if world.records is not None:
             world.records.read_load(world)
         check_rest(self.world, [link.between for link in self.scenario.link])
-        return self._summary()
+        summary = self._summary()
+        if summary.crisis is None or self._keeps_clients_from_s:
+            return summary
+        needless = self._needless_moves(summary.crisis)
+        crisis = msgspec.structs.replace(summary.crisis, unnecessary_moves=needless)
+        return msgspec.structs.replace(summary, crisis=crisis)
+
+    def _needless_moves(self, crisis: CrisisSummary) -> list[str] | None:
+        """The moves after the burst without which nothing would have been late: the run again, without them."""
+        part = self.scenario.crisis
+        if part is None or not part.checked_moves_max_count:
+            return None
+        firsts: dict[str, MovedSession] = {}
+        for move in crisis.moves:
+            firsts.setdefault(move.from_broker, move)
+        needless: list[str] = []
+        for broker, move in list(firsts.items())[: part.checked_moves_max_count]:
+            again = ScenarioRun(self.scenario, self.seed, self._quotes_given, None, {broker: move.at_s - 1.0})
+            without = again.run().crisis
+            if without is not None and without.late_total <= crisis.late_total:
+                needless.append(move.cause)
+        return needless
 
     # ---- planning ----
 
@@ -161,8 +199,11 @@ class ScenarioRun:
                 coordination=scenario.coordination,
                 site=broker.site,
                 relocation=scenario.relocation,
+                delay=scenario.delay,
             )
             self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity, agents)
+        for name, from_s in self._keeps_clients_from_s.items():
+            self._at(from_s, self._keep_clients, name)
         for link in scenario.link:
             own_latency_s = latency_s if link.latency_s is None else link.latency_s
             self._at(link.at_s, world.add_link, *link.between, own_latency_s)
@@ -176,6 +217,8 @@ class ScenarioRun:
                     self._join_publisher,
                     self._draw_publisher(publishers, number, symbols.pop(0)),
                 )
+        if self._crisis is not None:
+            self._crisis.plan()
         for subscriber in scenario.subscriber:
             self._at(subscriber.at_s, self._join_subscriber, subscriber)
         for subscribers in scenario.subscribers:
@@ -212,7 +255,7 @@ class ScenarioRun:
             subscription_covering=options.covering in (True, "on"),
             advertisement_covering=options.advertisement_covering in (True, "on"),
             link=self.link_config,
-            meters=MeterConfig(window_s=options.meter_window_s),
+            meters=MeterConfig(window_s=options.meter_window_s, bucket_s=min(0.5, options.meter_window_s / 20)),
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
             filters_per_client_max_count=options.filters_per_client_max_count,
@@ -268,6 +311,9 @@ class ScenarioRun:
         return broker if isinstance(broker, str) else self._rng.choice(broker)
 
     # ---- happening ----
+
+    def _keep_clients(self, broker: str) -> None:
+        self.world.brokers[broker].broker.keeps_clients = True
 
     def _join_publisher(self, part: PublisherPart) -> None:
         world = self.world
@@ -342,6 +388,7 @@ class ScenarioRun:
             violations=checker.violations,
             trace_hash=world.trace.hexdigest(),
             late_count=sum(sum(host.session.late_counts.values()) for host in world.clients.values()),
+            crisis=self._crisis.watch.summary() if self._crisis is not None else None,
             balance=self._watch.summary() if self._watch is not None else None,
         )
 

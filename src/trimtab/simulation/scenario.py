@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
@@ -32,6 +33,8 @@ from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.balance import BalancePart
 from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
+from trimtab.simulation.topics import CrisisPart, TopicPart, Topics
+from trimtab.simulation.uplinks import Uplink
 
 Uniform: TypeAlias = tuple[float, float]
 """The ends of a uniform distribution."""
@@ -61,6 +64,8 @@ class NetworkPart(_Part, frozen=True, kw_only=True):
     enforce_capacities: bool = True
     meter_window_s: float = 10.0
     """Rates are means over so long."""
+    uplink: Uplink = "turns"
+    """How the output queues of a broker share its bandwidth."""
 
 
 class BrokerPart(_Part, frozen=True, kw_only=True):
@@ -180,6 +185,16 @@ class Scenario(_Part, frozen=True, kw_only=True):
 
     relocation: RelocationConfig = RelocationConfig()
     """How publishers are traced and placed, with a policy that moves them."""
+
+    topics: Topics = "listed"
+    """Whether `[[topic]]` is meant as it stands, or numbers are drawn by the seed."""
+
+    topic: list[TopicPart] = []
+    crisis: CrisisPart | None = None
+    """Who the clients of topics are and when they burst."""
+
+    delay: DelayConfig = DelayConfig()
+    """How latency requirements are kept, with the policy "delay"."""
 
     balance: BalancePart | None = None
     network: NetworkPart = NetworkPart()
@@ -410,6 +425,11 @@ def _check(scenario: Scenario, reader: _Reader) -> None:
                 needs(f"{kind}.{number}.broker", broker, "broker")
             if not 0 <= group.count <= _MAX_COUNT:
                 raise reader.error(f"{kind}.{number}.count", f"{group.count} is not between 0 and {_MAX_COUNT:,}")
+    if scenario.crisis is not None:
+        for key in ("publishers_broker", "allocated_broker", "subscribers_broker"):
+            needs(f"crisis.{key}", getattr(scenario.crisis, key), "broker")
+    elif scenario.topic:
+        raise reader.error("topic.0.id", "[crisis] must say where the clients of topics join")
     for number, publisher in enumerate(scenario.publisher):
         needs(f"publisher.{number}.broker", publisher.broker, "broker")
         if (publisher.symbol is None) == (publisher.advertise is None):

@@ -36,6 +36,7 @@ from trimtab.simulation.failures import Failures
 from trimtab.simulation.faults import Congest, Crash, Cut, Fault, FrameFault, Hang, Partition, Pause
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.trace import Trace
+from trimtab.simulation.uplinks import Uplink
 
 
 class World:
@@ -49,13 +50,18 @@ class World:
         acknowledge_after_s: float = 0.0,
         bundle_s: float = 0.0,
         move_within_s: float = MOVE_WITHIN_S,
+        uplink: Uplink = "turns",
     ):
         """A world without anybody.
 
         With `acknowledge_after_s` acknowledgements that nothing else goes with wait for so long. With `bundle_s` frames
         to and from clients are handed over in bundles of that length, and brokers with a bandwidth commit what they
-        send for that length; each frame keeps its own modelled time.
+        send for that length; each frame keeps its own modelled time. `uplink` says how the output queues of a broker
+        share its bandwidth.
         """
+        self._uplink: Uplink = uplink
+        self.sizes_bytes: dict[str, int] = {}
+        """The sizes of publications on the wire by publisher, of those whose publications are not of the usual size."""
         self._link_config = link or LinkConfig()
         self._acknowledge_after_s = min(acknowledge_after_s, self._link_config.retransmit_after_s / 2)
         self._bundle_s = bundle_s
@@ -183,7 +189,9 @@ class World:
             self.closed,
             commit_s=self._bundle_s,
             acknowledge_after_s=self._acknowledge_after_s,
+            uplink=self._uplink,
         )
+        host.broker.sizes_bytes = self.sizes_bytes
         host.records = self.records
         host.provide = self.failures.provide
         if config.has_back_end and self.back_end is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.language import Filter
-from trimtab.load.agents import Capacity
+from trimtab.load.agents import Capacity, QueueReading
 from trimtab.load.indices import LoadIndices
 
 
@@ -16,6 +16,7 @@ class FakeHost:
         self.ratio = ratio
         self.matching_s_per_subscription: float | None = None
         self.streams: dict[str, dict[str, int]] = {}
+        self.queues: dict[str, QueueReading] = {}
 
     def neighbours(self) -> list[str]:
         """One neighbour."""
@@ -68,6 +69,14 @@ class FakeHost:
     def publication_bytes(self) -> float:
         """A small publication."""
         return 10.0
+
+    def matched_bytes(self) -> float:
+        """The same for all."""
+        return 10.0
+
+    def queue_of(self, client: str) -> QueueReading:
+        """As the test says."""
+        return self.queues.get(client, QueueReading())
 
     def address_of(self, broker: str) -> str:
         """By name."""

@@ -46,8 +46,10 @@ class Part(Protocol):
     cluster: str
     """The cluster that it belongs to, named after its head."""
 
-    observes: bool
-    """Whether it wants to see publications as they are matched."""
+    @property
+    def observes(self) -> bool:
+        """Whether it wants to see publications as they are matched."""
+        ...
 
     def begin(self) -> list[Action]:
         """The broker has taken the role."""
@@ -95,6 +97,7 @@ class PadresAgent:
         name: str = "padres",
         edge: MakePart = EdgePart,
         head: MakePart = _head_part,
+        announced: Sequence[Filter] = _ANNOUNCED,
     ) -> None:
         self.name = name
         self.config = config
@@ -103,6 +106,7 @@ class PadresAgent:
         self._host: Host | None = None
         self._edge = edge
         self._head = head
+        self._announced = announced
         self._role: tuple[bool, str] | None = None
         self._redirects_count = 0
 
@@ -114,7 +118,7 @@ class PadresAgent:
     def start(self, host: Host, now_s: float) -> list[Action]:
         """The broker begins its work."""
         self._host = host
-        return [*(Announce(filter) for filter in _ANNOUNCED), *self._take_role(host, now_s)]
+        return [*(Announce(filter) for filter in self._announced), *self._take_role(host, now_s)]
 
     def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
         """Something has happened."""

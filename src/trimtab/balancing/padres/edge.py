@@ -357,7 +357,7 @@ class EdgePart:
         neighbours = self._host.neighbours()
         sampling.sampler.saw(
             publication,
-            round(self._host.publication_bytes()),
+            round(self._host.matched_bytes()),
             [hop for hop in hops if hop not in neighbours],
             accepted=bool(sampling.theirs.match(values)),
             fixed=any(hop in neighbours for hop in hops),

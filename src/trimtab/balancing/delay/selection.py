@@ -1,0 +1,188 @@
+"""Which clients an overloaded edge-broker gives to whom.
+
+Source: R. Tao, S. Poslad, J. Bigham (2013), section IV.D.2.
+
+Brokers that may accept are tried from the least loaded on in the overloaded metric. From the front of the prioritised
+list bundles are taken that do not overload the accepting broker in any metric, until the overload is estimated to be
+over. Only if no bundle fits anywhere are its clients looked at one by one.
+
+Deviations:
+- If one bundle alone ends the overload, the first of these in the order of priorities is moved, and no other: the fewer
+  clients move the better. The paper takes bundles from the front even if they are too small to help.
+- The end of an overload of queues is estimated from the uplink: its load and what waits must fit it for the time in
+  which the queues are to be cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trimtab.balancing.delay.config import DelayConfig
+from trimtab.balancing.delay.metrics import EdgeMetrics, Metric
+from trimtab.balancing.delay.priorities import Bundle, in_order
+from trimtab.load.agents import Capacity
+from trimtab.load.profiles import Sample, and_not, only_once
+
+
+class Offering(msgspec.Struct, frozen=True, kw_only=True):
+    """The overloaded broker."""
+
+    metrics: EdgeMetrics
+    metric: Metric
+    capacity: Capacity
+    input_rate_per_s: float
+    matching_delay_s: float
+    waiting_bytes: float
+    """What waits in all output queues."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that may accept."""
+
+    name: str
+    metrics: EdgeMetrics
+    capacity: Capacity
+    input_rate_per_s: float
+    matching_delay_s: float
+    received_bits: int
+    """The sampled publications that it receives anyway."""
+
+
+class Selected(msgspec.Struct, frozen=True):
+    """Clients and where they go."""
+
+    clients: tuple[str, ...]
+    to_broker: str
+
+
+class OffloadPlan(msgspec.Struct, frozen=True):
+    """What is to be moved, and the metrics of the overloaded broker before and after, as estimated."""
+
+    selected: tuple[Selected, ...]
+    after: EdgeMetrics
+    ends_overload: bool
+
+
+class NoPlan(msgspec.Struct, frozen=True):
+    """Nothing can be moved."""
+
+    reason: str
+
+
+def is_relieved(after: EdgeMetrics, offering: Offering, config: DelayConfig) -> bool:
+    """Whether a broker with these metrics is no longer overloaded in what it was overloaded in."""
+    match offering.metric:
+        case Metric.MATCHING:
+            return after.matching_ratio <= config.high_ratio
+        case Metric.DOWNLINK:
+            return after.downlink_ratio <= config.high_ratio
+        case _:
+            clearing = offering.waiting_bytes / offering.capacity.bandwidth_bytes_per_s / config.clear_within_s
+            return after.uplink_ratio + clearing < 1.0
+
+
+def accepted_metrics(candidate: Candidate, bundle: Bundle, sample: Sample) -> EdgeMetrics:
+    """The metrics of an accepting broker with a bundle (its influence on all metrics)."""
+    extra = and_not(bundle.bits, candidate.received_bits)
+    bandwidth = candidate.capacity.bandwidth_bytes_per_s
+    slope_s = candidate.capacity.matching_s_per_subscription or 0.0
+    rate_per_s = candidate.input_rate_per_s + sample.rate_per_s(extra)
+    matching_s = candidate.matching_delay_s + slope_s * bundle.subscriptions_count
+    return EdgeMetrics(
+        candidate.metrics.downlink_ratio + sample.bandwidth_bytes_per_s(extra) / bandwidth,
+        max(candidate.metrics.matching_ratio, rate_per_s * matching_s),
+        candidate.metrics.uplink_ratio + bundle.output_bytes_per_s / bandwidth,
+        candidate.metrics.overloaded_queues_count,
+    )
+
+
+def metrics_without(
+    before: EdgeMetrics, bundle: Bundle, others: Sequence[Bundle], offering: Offering, sample: Sample
+) -> EdgeMetrics:
+    """The metrics of the overloaded broker without a bundle that it has among others."""
+    spared = bundle.bits & only_once([bundle.bits, *(each.bits for each in others)])
+    bandwidth = offering.capacity.bandwidth_bytes_per_s
+    slope_s = offering.capacity.matching_s_per_subscription or 0.0
+    rate_per_s = max(offering.input_rate_per_s - sample.rate_per_s(spared), 0.0)
+    matching_s = max(offering.matching_delay_s - slope_s * bundle.subscriptions_count, 0.0)
+    return EdgeMetrics(
+        max(before.downlink_ratio - sample.bandwidth_bytes_per_s(spared) / bandwidth, 0.0),
+        min(before.matching_ratio, rate_per_s * matching_s),
+        max(before.uplink_ratio - bundle.output_bytes_per_s / bandwidth, 0.0),
+    )
+
+
+def plan_offload(
+    offering: Offering,
+    bundles: Sequence[Bundle],
+    candidates: Sequence[Candidate],
+    sample: Sample,
+    config: DelayConfig,
+) -> OffloadPlan | NoPlan:
+    """The clients to move, and where."""
+    if not candidates:
+        return NoPlan("no broker is in a low load state")
+    ordered = in_order(bundles, offering.metric)
+    for bundle in ordered:
+        plan = _plan_of([bundle], ordered, offering, candidates, sample, config)
+        if plan is not None and plan.ends_overload:
+            return plan
+    plan = _plan_of(ordered, ordered, offering, candidates, sample, config)
+    if plan is None:
+        single = in_order([each for bundle in ordered for each in singles(bundle)], offering.metric)
+        plan = _plan_of(single, single, offering, candidates, sample, config)
+    return NoPlan("no broker in a low load state has room for any client") if plan is None else plan
+
+
+def singles(bundle: Bundle) -> list[Bundle]:
+    """The clients of a bundle as bundles of their own."""
+    count = len(bundle.clients)
+    return [
+        msgspec.structs.replace(
+            bundle,
+            clients=(client,),
+            output_bytes_per_s=bundle.output_bytes_per_s / count,
+            subscriptions_count=max(round(bundle.subscriptions_count / count), 1),
+        )
+        for client in bundle.clients
+    ]
+
+
+def _plan_of(  # noqa: PLR0917 (all that is known)
+    wanted: Sequence[Bundle],
+    present: Sequence[Bundle],
+    offering: Offering,
+    candidates: Sequence[Candidate],
+    sample: Sample,
+    config: DelayConfig,
+) -> OffloadPlan | None:
+    """Take bundles in their order until the overload is over; None if none fits."""
+    after, left = offering.metrics, list(present)
+    places = {candidate.name: candidate for candidate in candidates}
+    selected: list[Selected] = []
+    for bundle in wanted:
+        if is_relieved(after, offering, config):
+            break
+        for candidate in sorted(places.values(), key=lambda each: _value(each.metrics, offering.metric)):
+            metrics = accepted_metrics(candidate, bundle, sample)
+            if metrics.highest_ratio < config.low_ratio:
+                selected.append(Selected(bundle.clients, candidate.name))
+                left.remove(bundle)
+                after = metrics_without(after, bundle, left, offering, sample)
+                places[candidate.name] = msgspec.structs.replace(
+                    candidate, metrics=metrics, received_bits=candidate.received_bits | bundle.bits
+                )
+                break
+    return OffloadPlan(tuple(selected), after, is_relieved(after, offering, config)) if selected else None
+
+
+def _value(metrics: EdgeMetrics, metric: Metric) -> float:
+    match metric:
+        case Metric.MATCHING:
+            return metrics.matching_ratio
+        case Metric.DOWNLINK:
+            return metrics.downlink_ratio
+        case _:
+            return metrics.uplink_ratio

@@ -1,0 +1,45 @@
+"""How the output queues of a simulated broker share its bandwidth: in turns, or first in, first out."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal, TypeAlias
+
+Uplink: TypeAlias = Literal["turns", "fifo"]
+"""turns: each peer with something to send sends one frame, then the next; fifo: what was queued first is sent first,
+whoever it is for, as over one line with one queue."""
+
+
+class FirstInFirstOut:
+    """Peers in the order of their messages: each stands in line as often as something was queued for it.
+
+    >>> line = FirstInFirstOut()
+    >>> for peer in ("a", "b", "a"):
+    ...     line[peer] = None
+    >>> line.setdefault("b")  # has a place already
+    >>> [line.popitem()[0] for _ in range(3)], bool(line)
+    (['a', 'b', 'a'], False)
+    """
+
+    def __init__(self) -> None:
+        self._line: deque[str] = deque()
+        self._counts: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._line)
+
+    def __setitem__(self, peer: str, nothing: None) -> None:
+        """Something was queued for a peer."""
+        self._line.append(peer)
+        self._counts[peer] = self._counts.get(peer, 0) + 1
+
+    def setdefault(self, peer: str) -> None:
+        """A peer has more to send: it has a place for that, or is given one."""
+        if not self._counts.get(peer):
+            self[peer] = None
+
+    def popitem(self, last: bool = False) -> tuple[str, None]:
+        """The peer whose turn it is."""
+        peer = self._line.popleft()
+        self._counts[peer] -= 1
+        return peer, None
