@@ -114,7 +114,9 @@ def test_a_mistake_is_reported_with_its_place(text: str, message: str) -> None:
 
 
 def test_a_scenario_that_is_not_there_is_refused_with_the_names_that_are() -> None:
-    with pytest.raises(ScenarioError, match=r"nothing: neither a file nor a scenario that comes along \(figure-2-2"):
+    with pytest.raises(
+        ScenarioError, match=r"nothing: neither a file nor a scenario that comes along \(ews-burst, figure-2-2"
+    ):
         read_scenario("nothing")
 
 

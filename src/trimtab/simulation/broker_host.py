@@ -54,10 +54,10 @@ class ObservedBroker(Broker):
         else:
             super().send(name, message, now_s)
 
-    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+    def route(self, source: str, message: Publish, now_s: float) -> list[Effect]:
         if self.sizes_bytes:
             self.last_publication_bytes = self.sizes_bytes.get(message.publisher, PUBLICATION_BYTES)
-        return super()._publication(source, message, now_s)
+        return super().route(source, message, now_s)
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
         taken = super()._take_over(peer, message, now_s)

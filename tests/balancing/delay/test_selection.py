@@ -91,14 +91,14 @@ def test_the_broker_with_the_lowest_value_of_the_overloaded_metric_is_filled_fir
     assert plan.selected[0].to_broker == "b3"
 
 
-def test_no_accepting_broker_is_taken_beyond_its_lower_threshold() -> None:
-    full = [candidate("b0", 5.84, 6.5)]
+def test_no_accepting_broker_is_overloaded() -> None:
+    full = [candidate("b0", 6.12, 6.5)]
     assert isinstance(plan_offload(offering(), PAPER, full, SAMPLE, CONFIG), NoPlan)
     assert isinstance(plan_offload(offering(), PAPER, [], SAMPLE, CONFIG), NoPlan)
 
 
 def test_clients_of_a_bundle_are_separated_only_if_no_bundle_fits() -> None:
-    plan = planned(plan_offload(offering(8.1), PAPER, [candidate("b0", 5.3, 6.5)], SAMPLE, CONFIG))
+    plan = planned(plan_offload(offering(8.1), PAPER, [candidate("b0", 5.6, 6.5)], SAMPLE, CONFIG))
     assert [len(each.clients) for each in plan.selected] == [1, 1]
 
 

@@ -60,6 +60,10 @@ class DelayConfig(msgspec.Struct, frozen=True, kw_only=True):
     sample_timeout_s: float = 0.5
     """Or as many as come in this time."""
 
+    gather_s: float = 0.2
+    """A head waits so long for others who want the same before it allocates a subscriber, so that the broker has room
+    for all of them (no value given): a way from client to broker in the paper's experiment."""
+
     sample_lifetime_s: float = 1.0
     """A head that has looked at publications does not look again for so long."""
 

@@ -106,6 +106,8 @@ class DelayHead:
         self._ledger_filters: dict[str, tuple[Filter, ...]] = {}
         self._allocations_count = 0
         self._sampling: Sampling | None = None
+        self._allocates_at_s: float | None = None
+        """When those who have come are allocated, if publications were sampled just before they came."""
         self._sample: tuple[list[Seen], float, float] = ([], 0.0, -1e9)
         """The last sample, how long it took, and when it ended."""
         self._publisher_round_trips_s: dict[str, float] = {}
@@ -136,6 +138,8 @@ class DelayHead:
             times.append(self.phase.ends_at_s)
         if self._sampling is not None:
             times.append(self._sampling.ends_at_s)
+        if self._allocates_at_s is not None:
+            times.append(self._allocates_at_s)
         return min(times)
 
     def report(self) -> AgentReport:
@@ -188,6 +192,9 @@ class DelayHead:
         actions: list[Action] = []
         if self._sampling is not None and self._sampling.is_over(now_s):
             actions += self._sampled(self._sampling, now_s)
+        if self._allocates_at_s is not None and now_s >= self._allocates_at_s:
+            self._allocates_at_s = None
+            actions += self._allocate(now_s)
         if self.phase is not None and now_s >= self.phase.ends_at_s:
             actions += self._phase_is_late(self.phase, now_s)
         if now_s >= self._next_measure_s:
@@ -205,11 +212,12 @@ class DelayHead:
 
     def _look(self, now_s: float) -> list[Action]:
         """Sample publications for newcomers, unless that was done just now or nobody knows where they could go."""
-        if not self._newcomers or not self.edges or self._sampling is not None:
+        if not self._newcomers or not self.edges or self.observes or self._allocates_at_s is not None:
             return []
         if now_s - self._sample[2] < self._config.sample_lifetime_s:
-            return self._allocate(now_s)
-        self._sampling = Sampling(self._config, now_s)
+            self._allocates_at_s = now_s + self._config.gather_s
+        else:
+            self._sampling = Sampling(self._config, now_s)
         return []
 
     def _sampled(self, sampling: Sampling, now_s: float) -> list[Action]:

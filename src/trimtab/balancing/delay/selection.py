@@ -3,8 +3,8 @@
 Source: R. Tao, S. Poslad, J. Bigham (2013), section IV.D.2.
 
 Brokers that may accept are tried from the least loaded on in the overloaded metric. From the front of the prioritised
-list bundles are taken that do not overload the accepting broker in any metric, until the overload is estimated to be
-over. Only if no bundle fits anywhere are its clients looked at one by one.
+list bundles are taken that do not overload the accepting broker in any metric (TH_high, for its uplink as well), until
+the overload is estimated to be over. Only if no bundle fits anywhere are its clients looked at one by one.
 
 Deviations:
 - If one bundle alone ends the overload, the first of these in the order of priorities is moved, and no other: the fewer
@@ -167,7 +167,7 @@ def _plan_of(  # noqa: PLR0917 (all that is known)
             break
         for candidate in sorted(places.values(), key=lambda each: _value(each.metrics, offering.metric)):
             metrics = accepted_metrics(candidate, bundle, sample)
-            if metrics.highest_ratio < config.low_ratio:
+            if metrics.highest_ratio < config.high_ratio:
                 selected.append(Selected(bundle.clients, candidate.name))
                 left.remove(bundle)
                 after = metrics_without(after, bundle, left, offering, sample)
