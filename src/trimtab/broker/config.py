@@ -10,6 +10,7 @@ from trimtab.broker.meters import MeterConfig
 from trimtab.protocol.link import LinkConfig
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
+Acknowledges: TypeAlias = Literal["received", "safe"]
 SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]
 
 
@@ -62,6 +63,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     replication: ReplicationConfig | None = None
     """How neighbours are watched and replaced when they fail; without it nobody watches."""
 
+    acknowledges: Acknowledges = "received"
+    """received: a publication is acknowledged when this broker has it; safe: when all to whom it is handed on have it
+    as well, so that any one broker may die and be replaced."""
+
     replica: str = ""
     """The protocol by which this broker replaces an earlier life of its name, if it does; then `neighbours` are all
     those of the earlier life."""
@@ -72,6 +77,13 @@ class BrokerConfig(msgspec.Struct, frozen=True):
         if self.replica and (self.replication is None or self.replica not in PROTOCOLS):
             raise ValueError(
                 f"broker {self.name}: a replica needs a configuration of replication and one of its protocols"
+            )
+        if self.acknowledges == "safe" and (
+            self.slow_policy != "block" or (self.replication is not None and self.replication.protocol != "synchronous")
+        ):
+            raise ValueError(
+                f"broker {self.name}: to acknowledge what is safe, slow clients must hold publishers back (slow_policy "
+                "block) and failed brokers be replaced synchronously"
             )
         limits = (self.client_queue_max_count, self.broker_queue_high_count, self.filters_per_client_max_count)
         if min(*limits, self.clients_max_count) < 1:

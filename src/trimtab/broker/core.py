@@ -33,6 +33,7 @@ from trimtab.broker.moves import Moves
 from trimtab.broker.peers import Counters, Peer, Watch
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.routing import Entry, RoutingTables, Say
+from trimtab.broker.safe import SafeDelivery
 from trimtab.load.agents import (
     Agent,
     AgentEvent,
@@ -140,6 +141,8 @@ class Broker:
             self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
         self.on_publication = self.route
         """What is done with a publication whose turn has come; a replica does more for a while."""
+        self.safe = SafeDelivery(self) if config.acknowledges == "safe" else None
+        """What is handed on and kept until it is safe, if that is promised."""
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
         self._agents = Agents(self, agents) if agents else None
@@ -255,7 +258,14 @@ class Broker:
     def _say_acceptance(self, peer: Peer, now_s: float) -> None:
         if self._owes_acceptance(peer):
             peer.accepted_owed = False
-            peer.link.enqueue(Accepted(publisher=peer.name, sequence=peer.last_sequence), now_s)
+            peer.link.enqueue(Accepted(publisher=peer.name, sequence=self._answered_until(peer)), now_s)
+
+    def _answered_until(self, peer: Peer) -> int:
+        return peer.last_sequence if self.safe is None else peer.safe_sequence
+
+    def new_link(self) -> Link:
+        """A link to a peer."""
+        return Link(self.config.link) if self.safe is None else self.safe.new_link()
 
     def take_frames(self, peer: str, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent to a peer now."""
@@ -374,7 +384,10 @@ class Broker:
         if isinstance(data, Publish):
             return self.on_publication(name, data, now_s)
         if peer is not None:
-            return self._control(name, data, now_s)
+            effects = self._control(name, data, now_s)
+            if self.safe is not None:
+                self.safe.settle(name)
+            return effects
         if isinstance(data, Complete) and data.is_lost:
             self.moves.complete(name, data, now_s)  # it stands behind what a neighbour said that is gone
         return []
@@ -749,7 +762,7 @@ class Broker:
                 peer = None
         is_new = peer is None
         if peer is None:
-            peer = Peer(name, hello.role, hello.session, Link(self.config.link), self._queue_max_count(hello.role))
+            peer = Peer(name, hello.role, hello.session, self.new_link(), self._queue_max_count(hello.role))
             self.peers[name] = peer
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
@@ -916,6 +929,8 @@ class Broker:
         peer = self.peers.pop(name, None)
         if peer is None:
             return
+        if self.safe is not None:
+            self.safe.gone(peer)
         self._control_in = deque(item for item in self._control_in if item[0] != name)
         stays = Publish if peer.role == "broker" else ()  # what a neighbour passed on, but not what it said itself
         self._data_in = deque(item for item in self._data_in if item[0] != name or isinstance(item[1], stays))

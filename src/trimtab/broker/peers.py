@@ -40,6 +40,8 @@ class Peer:
         self.queue_max_count = queue_max_count
         """Publications that may wait for it."""
         self.last_sequence = 0
+        self.safe_sequence = 0
+        """Up to here the client's publications are safe, where that is promised."""
         self.accepted_owed = False
         self.advertisements: dict[str, None] = {}
         self.announcements: Announcements | None = None

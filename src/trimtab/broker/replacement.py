@@ -16,7 +16,6 @@ from trimtab.language import Filter
 from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.frames import Hello
-from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     Advertise,
     AdvertisementsTold,
@@ -34,6 +33,7 @@ from trimtab.protocol.messages import (
 from trimtab.replication.config import ReplicationConfig
 from trimtab.replication.conversation import Conversation, Reply
 from trimtab.replication.detection import Signs, Verdict
+from trimtab.replication.safe_link import SafeLink
 from trimtab.replication.wait_ready import WaitReadyQueue
 from trimtab.replication.watch import NeighbourWatch
 
@@ -143,8 +143,9 @@ class Replacement:
         waiting = peer.link.undelivered_data()
         if before is not None and before.queue is not None:
             waiting += before.queue.waiting()
+        old = peer.link
         peer.session = hello.session
-        peer.link = Link(broker.config.link)
+        peer.link = broker.new_link()
         peer.queue = peer.link.data
         if hello.replica == "incremental":
             peer.queue = replaced.queue = WaitReadyQueue(peer.link.data, lambda message: self._matching(name, message))
@@ -152,6 +153,9 @@ class Replacement:
             peer.link.hold_data()
         for message in waiting:
             peer.queue.append(message)
+        if broker.safe is not None and isinstance(old, SafeLink) and isinstance(peer.link, SafeLink):
+            unprocessed_count = sum(source == name for source, _ in broker.data_waiting())
+            broker.safe.replaced(name, old, peer.link, unprocessed_count)
         broker.forget_what_was_said(peer, now_s)
         for id in advertisements:
             broker.send(name, Advertise(id=id, filter=tables.advertisements[id].filter), now_s)

@@ -52,6 +52,7 @@ class ReplicaDuties:
         absent = Peer(ABSENT, "agent", broker.config.session, Link(broker.config.link), sys.maxsize)
         absent.queue = deque(maxlen=0)
         broker.peers[ABSENT] = absent
+        self._route = broker.on_publication
         broker.on_publication = self._publication
 
     @property
@@ -66,7 +67,7 @@ class ReplicaDuties:
         broker = self._broker
         before_count = broker.counters.publications_in_count
         hops = broker.tables.hops_for(message.values)
-        effects = broker.route(source, message, now_s)
+        effects = self._route(source, message, now_s)
         is_kept = self.is_complete or broker.config.replica != "basic"
         if is_kept and broker.counters.publications_in_count > before_count:
             self._kept.add(message, source, hops)
@@ -153,7 +154,7 @@ class ReplicaDuties:
                 self.client_returned(broker.peers[name])
         broker.end_all_from(ABSENT, now_s)
         del broker.peers[ABSENT]
-        broker.on_publication = broker.route
+        broker.on_publication = self._route
         self._kept = KeptPublications(1)
         for id in self._held_back:
             if id in broker.tables.advertisements:

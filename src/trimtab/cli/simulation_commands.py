@@ -292,15 +292,17 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
     from trimtab.simulation.bugs import BUGS, bug_named
     from trimtab.simulation.fuzz import draw_plan, fuzz, fuzz_bug
     from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+    from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 
     if with_ not in (None, "replication"):
         refuse(f"--with {with_}: there is only 'replication'")
     draw = draw_plan if with_ is None else draw_plan_with_deaths
+    known_bugs = BUGS if with_ is None else REPLICATION_BUGS
     if bugs:
-        _report_bugs([fuzz_bug(each, seed, runs) for each in BUGS], as_json)
+        _report_bugs([fuzz_bug(each, seed, runs, draw) for each in known_bugs], as_json)
         return
     try:
-        wanted = None if bug is None else bug_named(bug)
+        wanted = None if bug is None else bug_named(bug, known_bugs)
     except ValueError as error:
         refuse(str(error))
     show_progress = sys.stderr.isatty() and not as_json

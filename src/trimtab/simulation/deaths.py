@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Crash, Hang
@@ -21,6 +22,7 @@ class Deaths(msgspec.Struct, frozen=True):
     failures: tuple[Crash | Hang, ...]
     start_after_s: float
     clients_return_s: float
+    acknowledges: Acknowledges
     over_s: float
     """By then all that fail are replaced, and nobody watches any more."""
 

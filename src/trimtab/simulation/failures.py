@@ -87,6 +87,8 @@ class Failures:
             ]
         lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
         self.lost_with_brokers |= lost
+        if broker.safe is not None:
+            lost = set()  # what is safe is not lost with any one broker
         clients = [peer.name for peer in broker.peers.values() if peer.role == "client"]
         self._world.checker.broker_died(clients, lost)
 

@@ -415,6 +415,7 @@ def run_plan(plan: Plan) -> RunReport:
             has_back_end=bool(plan.channel_acts),
             results_cached_max_count=plan.seed % 5,
             replication=None if plan.deaths is None else plan.deaths.replication,
+            acknowledges="received" if plan.deaths is None else plan.deaths.acknowledges,
         )
 
     def agents(name: str) -> list[Agent]:

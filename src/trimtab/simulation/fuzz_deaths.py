@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import Protocol, ReplicationConfig
 from trimtab.simulation.deaths import Deaths
 from trimtab.simulation.faults import Crash, Hang
@@ -15,10 +16,13 @@ from trimtab.simulation.fuzz import CHURN_S, Plan, draw_plan
 OVER_S: Final = CHURN_S + 60.0
 
 
-def draw_plan_with_deaths(seed: int, protocol: Protocol = "synchronous") -> Plan:
+def draw_plan_with_deaths(
+    seed: int, protocol: Protocol = "synchronous", acknowledges: Acknowledges | None = None
+) -> Plan:
     """A random run whose clients stay where they are while brokers die."""
     plan = draw_plan(seed)
     rng = Random(f"trimtab fuzz deaths {seed}")
+    busy_s = [act.at_s for act in plan.acts if act.what == "publish" and 2.0 < act.at_s < 11.0]
     replication = ReplicationConfig(
         protocol=protocol,
         look_every_s=rng.choice((0.1, 0.3)),
@@ -40,17 +44,19 @@ def draw_plan_with_deaths(seed: int, protocol: Protocol = "synchronous") -> Plan
         relocation="",
         deaths=Deaths(
             replication=replication,
-            failures=tuple(_draw_failures(rng, list(plan.brokers))),
+            failures=tuple(_draw_failures(rng, list(plan.brokers), busy_s)),
             start_after_s=rng.choice((0.0, 0.2, 1.0)),
             clients_return_s=rng.choice((0.0, 0.5, 2.0)),
+            acknowledges=acknowledges or ("safe" if seed % 2 else "received"),
             over_s=OVER_S,
         ),
     )
 
 
-def _draw_failures(rng: Random, brokers: list[str]) -> list[Crash | Hang]:
+def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list[Crash | Hang]:
+    """The first failure comes while publications are under way, if there are any."""
     failures: list[Crash | Hang] = []
-    time_s = rng.uniform(2.0, 8.0)
+    time_s = rng.choice(busy_s) + rng.uniform(0.0, 0.2) if busy_s else rng.uniform(2.0, 8.0)
     for _ in range(rng.choice((1, 1, 2))):
         broker = rng.choice(brokers)
         if rng.random() < 0.8:

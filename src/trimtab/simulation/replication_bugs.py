@@ -1,0 +1,111 @@
+"""Deliberate mistakes in the replacement of brokers, to show that the fuzzer would find them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trimtab.broker.replacement import Replacement
+from trimtab.broker.replica import ReplicaDuties
+from trimtab.protocol.link import Link
+from trimtab.protocol.messages import Unclaimed
+from trimtab.replication.conversation import Conversation
+from trimtab.replication.handed_on import HandedOn, HandedOnOne
+from trimtab.replication.kept import KeptPublications
+from trimtab.replication.safe_link import SafeLink
+from trimtab.simulation.bugs import Bug
+from trimtab.simulation.move_bugs import Patch
+
+
+def _forget_what_arrived() -> list[Patch]:
+    return [(SafeLink, "undelivered_data", Link.undelivered_data)]
+
+
+def _answer_too_early() -> list[Patch]:
+    return [(HandedOnOne, "has_arrived", lambda self: True)]
+
+
+def _done_when_processed() -> list[Patch]:
+    original = SafeLink.did
+
+    def did(self: SafeLink, count: int = 1) -> bool:
+        original(self, count)
+        return Link.did(self, count)
+
+    return [(SafeLink, "did", did)]
+
+
+def _lose_the_place() -> list[Patch]:
+    return [(HandedOn, "relink", lambda self, old, new: None)]
+
+
+def _go_on_at_once() -> list[Patch]:
+    return [(Link, "hold_data", lambda self: None)]
+
+
+def _keep_nothing() -> list[Patch]:
+    return [(KeptPublications, "add", lambda self, message, source, sent_to: None)]
+
+
+def _give_piecemeal() -> list[Patch]:
+    return [(ReplicaDuties, "client_came", lambda self, peer, hello: None)]
+
+
+def _forget_unclaimed() -> list[Patch]:
+    return [(ReplicaDuties, "unclaimed", lambda self, peer, message, now_s: None)]
+
+
+def _end_unclaimed_at_once() -> list[Patch]:
+    original = ReplicaDuties.unclaimed
+
+    def unclaimed(self: ReplicaDuties, peer: Any, message: Unclaimed, now_s: float) -> None:
+        is_over, self.is_over = self.is_over, True
+        original(self, peer, message, now_s)
+        self.is_over = is_over
+
+    return [(ReplicaDuties, "unclaimed", unclaimed)]
+
+
+def _tell_no_subscriptions() -> list[Patch]:
+    return [(Replacement, "advertised", lambda self, peer, filter, now_s: None)]
+
+
+def _confirm_for_absent_clients() -> list[Patch]:
+    return [(ReplicaDuties, "holds_back", lambda self, entry: False)]
+
+
+def _complete_too_early() -> list[Patch]:
+    original = Conversation.advertisements_told
+
+    def advertisements_told(self: Conversation, neighbour: str) -> list[Any]:
+        self._subscriptions_due.pop(neighbour, None)
+        return original(self, neighbour)
+
+    return [(Conversation, "advertisements_told", advertisements_told)]
+
+
+REPLICATION_BUGS: Final = tuple(
+    Bug(name, text, patches)
+    for name, text, patches in (
+        (
+            "forget-what-arrived",
+            "a broker keeps what has not arrived, but not what was not handed on",
+            _forget_what_arrived,
+        ),
+        ("answer-too-early", "a publication is acknowledged before others have it", _answer_too_early),
+        ("done-when-processed", "a broker says that it has handed on what stands in its queues", _done_when_processed),
+        ("lose-the-place", "what waits to arrive at a dead broker does not wait for its replica", _lose_the_place),
+        ("go-on-at-once", "publications do not wait for the routes of a replica", _go_on_at_once),
+        ("keep-nothing", "a replica keeps nothing for clients that return", _keep_nothing),
+        ("give-piecemeal", "a client that returns gets publications before it has said all it wants", _give_piecemeal),
+        ("forget-unclaimed", "what no neighbour has told again stays in tables for ever", _forget_unclaimed),
+        ("end-unclaimed-at-once", "routes of absent clients end before they can return", _end_unclaimed_at_once),
+        ("tell-no-subscriptions", "a replica is not told what the broker before it was", _tell_no_subscriptions),
+        (
+            "confirm-for-absent-clients",
+            "a new advertisement is confirmed while clients are absent that may want what it announces",
+            _confirm_for_absent_clients,
+        ),
+        ("complete-too-early", "a replica does not wait for subscriptions", _complete_too_early),
+    )
+)
+"""All of them; they show in runs in which brokers die."""

@@ -1,0 +1,97 @@
+"""What is acknowledged as safe survives the death of any one broker, once and in order."""
+
+from random import Random
+
+import pytest
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.language import Filter
+from trimtab.replication.config import ReplicationConfig
+from trimtab.simulation.failures import StandByPool
+from trimtab.simulation.faults import Crash
+from trimtab.simulation.fuzz import fuzz, fuzz_bug
+from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+from trimtab.simulation.replication_bugs import REPLICATION_BUGS
+from trimtab.simulation.rest import check_rest
+from trimtab.simulation.world import World
+
+LINKS = [("B1", "B2"), ("B1", "B3"), ("B2", "B4"), ("B2", "B5"), ("B3", "B6"), ("B3", "B7")]
+BROKERS = tuple(f"B{number}" for number in range(1, 8))
+
+
+def seven(seed: int) -> World:
+    """Seven brokers in a tree; every one has a publisher and a subscriber to all."""
+    world = World(seed)
+    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.3, clients_return_within_s=3.0)
+    for name in BROKERS:
+        neighbours = tuple(end for link in LINKS if name in link for end in link if end != name)
+        world.add_broker(BrokerConfig(name, neighbours=neighbours, replication=replication, acknowledges="safe"))
+    for first, second in LINKS:
+        world.add_link(first, second, 0.01)
+    world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=1)
+    world.run(0.3)
+    for name in BROKERS:
+        world.add_client(f"p@{name}", name)
+        world.add_client(f"s@{name}", name)
+        world.advertise(f"p@{name}", Filter.parse("a > 1"))
+        world.subscribe(f"s@{name}", Filter.parse("a > 5"))
+    world.run(2.0)
+    return world
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_the_death_of_any_one_broker_loses_doubles_and_reorders_nothing(broker: str) -> None:
+    seed = BROKERS.index(broker)
+    world = seven(seed)
+    for number in range(60):
+        for name in BROKERS:
+            world.at(2.0 + number * 0.013, world.publish, f"p@{name}", {"a": 6})
+    world.add_fault(Crash(broker=broker, at_s=Random(seed).uniform(2.1, 2.7), noticed_after_s=0.02))
+    world.run(15.0)
+    for host in world.brokers.values():
+        host.broker.retire_agents()
+    world.run(600.0)
+    check_rest(world, LINKS)
+    assert [f"{violation.kind}: {violation.text}" for violation in world.checker.violations] == []
+    assert world.checker.deliveries_count == 60 * 7 * 7
+    assert world.failures.replaced_count == 1
+
+
+def test_a_publication_is_acknowledged_when_its_receivers_have_it() -> None:
+    """Client to B1, B1 to B2 and back: two of the ways that an ordinary acknowledgement does not wait for."""
+    taken_s: dict[str, float] = {}
+    for level in ("received", "safe"):
+        world = World(1)
+        for name in ("B1", "B2"):
+            world.add_broker(BrokerConfig(name, acknowledges=level))
+        world.add_link("B1", "B2", 0.05)
+        world.run()
+        for client, broker in (("p", "B1"), ("s", "B2")):
+            world.add_client(client, broker, 0.01)
+        world.run()
+        world.advertise("p", Filter.parse("a > 1"))
+        world.subscribe("s", Filter.parse("a > 1"))
+        world.run()
+        begin_s = world.now_s
+        world.publish("p", {"a": 6})
+        while world.clients["p"].session.waiting_count:
+            world.run(world.now_s + 0.001)
+        taken_s[level] = round(world.now_s - begin_s, 2)
+    assert taken_s == {"received": 0.02, "safe": 0.12}
+
+
+def test_safe_needs_a_network_that_can_keep_it() -> None:
+    with pytest.raises(ValueError, match="safe"):
+        BrokerConfig("B1", acknowledges="safe", slow_policy="drop-oldest")
+    with pytest.raises(ValueError, match="safe"):
+        BrokerConfig("B1", acknowledges="safe", replication=ReplicationConfig(protocol="basic"))
+
+
+def test_random_networks_in_which_what_is_safe_survives() -> None:
+    report = fuzz(first_seed=70_000, runs_count=8, draw=lambda seed: draw_plan_with_deaths(seed, acknowledges="safe"))
+    assert report.failures == []
+
+
+def test_the_fuzzer_finds_a_replica_that_is_told_too_little() -> None:
+    bug = next(bug for bug in REPLICATION_BUGS if bug.name == "tell-no-subscriptions")
+    assert fuzz_bug(bug, first_seed=1, runs_max_count=10, draw=draw_plan_with_deaths).found_after_runs_count is not None
