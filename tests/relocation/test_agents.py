@@ -190,10 +190,14 @@ def test_a_broker_that_is_gone_ends_the_session_without_a_decision() -> None:
 
 
 def test_results_that_were_forgotten_for_others_do_not_end_tracing_for_good() -> None:
-    """Brokers remember one traced publication at a time, and the publisher sends faster than results come back."""
-    network = Network(RelocationConfig(algorithm="pop", pop_threshold_count=10, traces_max_count=1, rest_s=0.1))
-    for number in range(60):
-        network.world.publish("P", {"class": "NEWS", "number": number})
+    """Brokers remember two traced publications: those of Q make B1 forget the last one of P before its results come."""
+    network = Network(RelocationConfig(algorithm="pop", pop_threshold_count=3, traces_max_count=2, rest_s=0.1))
+    network.world.add_client("Q", "B1")
+    network.world.advertise("Q", Filter.parse("[class,eq,'NEWS'],[number,isPresent,0]"))
     network.world.run(network.world.now_s + 1.0)
+    for publisher in ("P", "P", "P", "Q", "Q"):
+        network.world.publish(publisher, {"class": "NEWS", "number": 1})
+    network.world.run(network.world.now_s + 1.0)
+    assert not network.kept.decisions
     network.publish(40)
-    assert network.kept.decisions
+    assert [decision.to_broker for decision in network.kept.decisions if decision.publisher == "P"]
