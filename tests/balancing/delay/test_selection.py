@@ -102,6 +102,23 @@ def test_clients_of_a_bundle_are_separated_only_if_no_bundle_fits() -> None:
     assert [len(each.clients) for each in plan.selected] == [1, 1]
 
 
+def test_a_bundle_is_shared_among_brokers_before_several_bundles_move() -> None:
+    brokers = [candidate("b0", 5.12, 6.5), candidate("b2", 3.52, 5.0)]
+    plan = planned(plan_offload(offering(9.12), PAPER, brokers, SAMPLE, CONFIG))
+    assert sorted((each.clients[0], each.to_broker) for each in plan.selected) == [
+        ("S14.0", "b2"),
+        ("S14.1", "b0"),
+        ("S14.2", "b2"),
+    ]
+    assert plan.ends_overload
+
+
+def test_what_can_be_moved_is_moved_even_if_that_does_not_end_the_overload() -> None:
+    plan = planned(plan_offload(offering(12.0), PAPER, [candidate("b0", 5.6, 6.5)], SAMPLE, CONFIG))
+    assert plan.selected
+    assert not plan.ends_overload
+
+
 def test_an_overload_of_matching_ends_with_fewer_subscriptions() -> None:
     busy = Offering(
         metrics=EdgeMetrics(0.3, 1.0, 0.5),

@@ -4,11 +4,12 @@ Source: R. Tao, S. Poslad, J. Bigham (2013), section IV.D.2.
 
 Brokers that may accept are tried from the least loaded on in the overloaded metric. From the front of the prioritised
 list bundles are taken that do not overload the accepting broker in any metric (TH_high, for its uplink as well), until
-the overload is estimated to be over. Only if no bundle fits anywhere are its clients looked at one by one.
+the overload is estimated to be over. Clients of a bundle that fits nowhere are looked at one by one.
 
 Deviations:
-- If one bundle alone ends the overload, the first of these in the order of priorities is moved, and no other: the fewer
-  clients move the better. The paper takes bundles from the front even if they are too small to help.
+- If one bundle alone ends the overload, whole or shared among brokers, the first of these in the order of priorities is
+  moved, and no other: the fewer clients move the better. The paper takes bundles from the front even if they are too
+  small to help, and separates clients only if no bundle fits.
 - The end of an overload of queues is estimated from the uplink: its load and what waits must fit it for the time in
   which the queues are to be cleared.
 """
@@ -21,7 +22,7 @@ import msgspec
 
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.delay.metrics import EdgeMetrics, Metric
-from trimtab.balancing.delay.priorities import Bundle, in_order
+from trimtab.balancing.delay.priorities import Bundle, Waiting, in_order
 from trimtab.load.agents import Capacity
 from trimtab.load.profiles import Sample, and_not, only_once
 
@@ -125,15 +126,22 @@ def plan_offload(
     if not candidates:
         return NoPlan("no broker is in a low load state")
     ordered = in_order(bundles, offering.metric)
-    for bundle in ordered:
-        plan = _plan_of([bundle], ordered, offering, candidates, sample, config)
-        if plan is not None and plan.ends_overload:
+    attempts = [
+        *(([bundle], False) for bundle in ordered),
+        *(([bundle], True) for bundle in ordered if bundle.waiting is not Waiting.TOO_LONG),
+        (ordered, False),
+        (ordered, True),
+    ]
+    plan: OffloadPlan | None = None
+    for wanted, splits in attempts:
+        trial = _Trial(offering, ordered, candidates, sample, config)
+        trial.take(wanted, splits=splits)
+        plan = trial.plan()
+        if plan.ends_overload:
             return plan
-    plan = _plan_of(ordered, ordered, offering, candidates, sample, config)
-    if plan is None:
-        single = in_order([each for bundle in ordered for each in singles(bundle)], offering.metric)
-        plan = _plan_of(single, single, offering, candidates, sample, config)
-    return NoPlan("no broker in a low load state has room for any client") if plan is None else plan
+    if plan is None or not plan.selected:
+        return NoPlan("no broker in a low load state has room for any client")
+    return plan
 
 
 def singles(bundle: Bundle) -> list[Bundle]:
@@ -150,32 +158,58 @@ def singles(bundle: Bundle) -> list[Bundle]:
     ]
 
 
-def _plan_of(  # noqa: PLR0917 (all that is known)
-    wanted: Sequence[Bundle],
-    present: Sequence[Bundle],
-    offering: Offering,
-    candidates: Sequence[Candidate],
-    sample: Sample,
-    config: DelayConfig,
-) -> OffloadPlan | None:
-    """Take bundles in their order until the overload is over; None if none fits."""
-    after, left = offering.metrics, list(present)
-    places = {candidate.name: candidate for candidate in candidates}
-    selected: list[Selected] = []
-    for bundle in wanted:
-        if is_relieved(after, offering, config):
-            break
-        for candidate in sorted(places.values(), key=lambda each: _value(each.metrics, offering.metric)):
-            metrics = accepted_metrics(candidate, bundle, sample)
-            if metrics.highest_ratio < config.high_ratio:
-                selected.append(Selected(bundle.clients, candidate.name))
-                left.remove(bundle)
-                after = metrics_without(after, bundle, left, offering, sample)
-                places[candidate.name] = msgspec.structs.replace(
+class _Trial:
+    """A plan while it is made."""
+
+    def __init__(
+        self,
+        offering: Offering,
+        present: Sequence[Bundle],
+        candidates: Sequence[Candidate],
+        sample: Sample,
+        config: DelayConfig,
+    ) -> None:
+        self._offering = offering
+        self._sample = sample
+        self._config = config
+        self._after = offering.metrics
+        self._left = list(present)
+        self._places = {candidate.name: candidate for candidate in candidates}
+        self._selected: list[Selected] = []
+
+    @property
+    def is_relieved(self) -> bool:
+        return is_relieved(self._after, self._offering, self._config)
+
+    def take(self, wanted: Sequence[Bundle], *, splits: bool) -> None:
+        """Take bundles in their order until the overload is over, and single clients of those that fit nowhere."""
+        for bundle in wanted:
+            if self.is_relieved or self._place(bundle) or not splits:
+                continue
+            parts = singles(bundle)
+            self._left.remove(bundle)
+            self._left.extend(parts)
+            for part in parts:
+                if not self.is_relieved:
+                    self._place(part)
+
+    def plan(self) -> OffloadPlan:
+        return OffloadPlan(tuple(self._selected), self._after, bool(self._selected) and self.is_relieved)
+
+    def _place(self, bundle: Bundle) -> bool:
+        """Give a bundle to the least loaded broker that can bear it."""
+        metric = self._offering.metric
+        for candidate in sorted(self._places.values(), key=lambda each: _value(each.metrics, metric)):
+            metrics = accepted_metrics(candidate, bundle, self._sample)
+            if metrics.highest_ratio < self._config.high_ratio:
+                self._selected.append(Selected(bundle.clients, candidate.name))
+                self._left.remove(bundle)
+                self._after = metrics_without(self._after, bundle, self._left, self._offering, self._sample)
+                self._places[candidate.name] = msgspec.structs.replace(
                     candidate, metrics=metrics, received_bits=candidate.received_bits | bundle.bits
                 )
-                break
-    return OffloadPlan(tuple(selected), after, is_relieved(after, offering, config)) if selected else None
+                return True
+        return False
 
 
 def _value(metrics: EdgeMetrics, metric: Metric) -> float:
