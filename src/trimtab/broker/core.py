@@ -830,6 +830,8 @@ class Broker:
         claimed = msgspec.structs.replace(entry, hop=peer.name)
         self.say(self.tables.turn(claimed, entry.hop, ""), now_s)
         self._own_advertisement(claimed, now_s)
+        if entry.hop in self.tables.neighbours:  # which keeps it for the absent, until it hears where they are
+            self.send(entry.hop, Advertise(id=entry.id, filter=entry.filter), now_s)
         if peer.role == "broker":
             self._confirm_advertisements(self._advertisement_confirmations.withdrawn(peer.name, entry.id), now_s)
         self.confirm_advertisement_again(entry.id, now_s)

@@ -174,7 +174,7 @@ class Replacement:
         entry = broker.tables.advertisements.get(message.id)
         if entry is None or entry.filter != message.filter:
             return False
-        if entry.hop == ABSENT:
+        if entry.hop == ABSENT or self._is_known_of_absent(entry, peer):
             broker.claim_advertisement(entry, peer, now_s)
             return True
         replaced = self._replaced.get(peer.name)
@@ -183,6 +183,12 @@ class Replacement:
         del replaced.unclaimed_advertisements[message.id]
         broker.confirm_advertisement_again(message.id, now_s)
         return True
+
+    def _is_known_of_absent(self, entry: Entry, peer: Peer) -> bool:
+        """Whether a client's own filter is known here from a neighbour: an adjacent replica keeps it for the absent."""
+        duties = self.duties
+        is_returning = peer.role == "client" and duties is not None and not duties.is_over
+        return is_returning and entry.hop in self._broker.tables.neighbours
 
     def holds_back(self, entry: Entry) -> bool:
         """Whether an advertisement is not to be confirmed yet: clients may be absent that want what it announces."""
@@ -208,7 +214,7 @@ class Replacement:
         entry = broker.tables.subscriptions.get(message.id)
         if entry is None or entry.filter != message.filter:
             return False
-        if entry.hop == ABSENT:
+        if entry.hop == ABSENT or self._is_known_of_absent(entry, peer):
             broker.claim_subscription(entry, peer, message, now_s)
             if peer.role == "broker" and self.duties is not None:
                 self.duties.neighbour_subscribed(peer, entry.filter, is_claim=True, now_s=now_s)

@@ -178,10 +178,13 @@ class RoutingTables:
         self._matcher.remove(entry.id)
         self._matcher.add(entry.id, entry.filter, entry.hop)
         self.subscriptions[entry.id] = entry
-        told = self._told_subscriptions.get(entry.hop)
-        if told is None or entry.id not in told:
-            return []
-        return self._say_subscriptions(entry.hop, told.remove(entry.id))
+        said: list[Say] = []
+        for neighbour, told in self._told_subscriptions.items():
+            if neighbour == entry.hop and entry.id in told:
+                said.extend(self._say_subscriptions(neighbour, told.remove(entry.id)))
+            elif self._is_wanted(neighbour, entry):
+                said.extend(self._tell_subscription(neighbour, entry))
+        return said
 
     def note_advertisement_told(self, neighbour: str, id: str) -> bool:
         """A neighbour knows an advertisement of others by itself; whether it had not been told."""

@@ -10,7 +10,7 @@ import msgspec
 from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import Protocol, ReplicationConfig
 from trimtab.simulation.deaths import Deaths
-from trimtab.simulation.faults import Crash, Hang
+from trimtab.simulation.faults import Crash, FrameFault, Hang
 from trimtab.simulation.fuzz import CHURN_S, Plan, draw_plan
 
 OVER_S: Final = CHURN_S + 60.0
@@ -37,7 +37,7 @@ def draw_plan_with_deaths(
         client_queue_max_count=100_000,
         guests=[],
         acts=[act for act in plan.acts if act.what != "move" and "@" not in act.client],
-        faults=[],
+        faults=[fault for fault in plan.faults if isinstance(fault, FrameFault)],
         is_balanced=False,
         channel_acts=[],
         coordinator="",
