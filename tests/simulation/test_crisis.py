@@ -174,3 +174,13 @@ def test_drawn_topics_can_be_carried_and_come_from_the_seed(seed: int) -> None:
 def test_topics_without_a_place_to_join_are_refused() -> None:
     with pytest.raises(ScenarioError, match=r"\[crisis\] must say where"):
         parse_scenario('[[broker]]\nname="B"\n[[topic]]\nid=1\npublishers=1\nsubscribers=1\nmessage_bytes=9')
+
+
+def test_the_papers_burst_is_balanced_with_next_to_nothing_late_though_messages_are_coarse() -> None:
+    coarse = {"crisis.coarseness": "8", "crisis.checked_moves_max_count": "0", "duration_s": "48"}
+    summary = ScenarioRun(read_scenario("ews-burst", coarse)).run()
+    crisis = summary.crisis
+    assert crisis is not None
+    assert (summary.violations, crisis.moves_before_burst) == ([], 56)
+    assert crisis.late_total < 0.01 * summary.deliveries_count
+    assert sorted(topic for topics in crisis.placement.values() for topic in topics) == list(range(1, 16))

@@ -150,7 +150,7 @@ class CrisisWatch:
             late_outside_window=sum(each.late_outside_window for each in figures.values()),
             moves=moves,
             moves_before_burst=len(self._moves) - len(after),
-            bundles_moved_after_burst=sum(len(each.topics) for each in moves),
+            bundles_moved_after_burst=len({(each.cause, topic) for each in moves for topic in each.topics}),
             placement=self._placement,
             worst_topic=worst,
             worst_topic_queue_empty_at_s=None if worst is None else self._empty_from(worst),

@@ -241,7 +241,7 @@ class ScenarioRun:
         self.world.at(time_s, act)
 
     def _config(self, name: str) -> BrokerConfig:
-        options = self.scenario.network
+        options, window_s = self.scenario.network, self.scenario.network.meter_window_s
         """The broker's configuration; a link that comes later than both its brokers is not part of it."""
         begins_s = {broker.name: broker.at_s for broker in self.scenario.broker}
         links = [
@@ -255,7 +255,7 @@ class ScenarioRun:
             subscription_covering=options.covering in (True, "on"),
             advertisement_covering=options.advertisement_covering in (True, "on"),
             link=self.link_config,
-            meters=MeterConfig(window_s=options.meter_window_s, bucket_s=min(0.5, options.meter_window_s / 20)),
+            meters=MeterConfig(window_s=window_s, bucket_s=0.5 if window_s >= 10 else window_s / 100),
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
             filters_per_client_max_count=options.filters_per_client_max_count,
