@@ -71,6 +71,8 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         ("[[broker]\n", "net.toml:1: not TOML"),
         ("", "net.toml:1: no broker; expected at least one [[broker]]"),
         (B1 + "[nettwork]\n", "net.toml:4: unknown section nettwork; expected [[broker]], [[link]], [network]"),
+        (B1 + "[delay]\nlow_ratio = 0.97\n", "net.toml:5: the lower threshold (0.97) must be below the higher one"),
+        (B1 + "[delay]\nslow_ratio = 0.9\n", "net.toml:5: Object contains unknown field `slow_ratio`"),
         (B1 + "\ncolour = 3\n", "net.toml:5: unknown key colour in broker; expected name, listen,"),
         ("[broker]\nname = 3\n", "net.toml:1: expected [[broker]] with two brackets"),
         ('[[broker]]\nname = "B1"\n', 'net.toml:1: this broker has no listen; expected listen = "..."'),

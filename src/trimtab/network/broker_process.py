@@ -117,6 +117,7 @@ class BrokerServer:
                 coordination=plan.coordination,
                 site=self._entry.site,
                 relocation=plan.relocation,
+                delay=plan.delay,
             ),
             self._started_s,
         )

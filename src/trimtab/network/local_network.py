@@ -15,6 +15,7 @@ from typing import IO, Final
 
 import msgspec
 
+from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.network.address import Address
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
@@ -199,6 +200,9 @@ def plan_text(plan: NetworkPlan) -> str:
         lines.append(f"{key} = {_toml(value)}")
     if plan.padres != PadresConfig():
         lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
+    if plan.delay != DelayConfig():
+        chosen = msgspec.to_builtins(plan.delay)
+        lines += ["", "[delay]", *(f"{key} = {_toml(value)}" for key, value in chosen.items())]
     if plan.relocation != RelocationConfig():
         settings = msgspec.to_builtins(plan.relocation)
         lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]

@@ -6,10 +6,11 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, cast, get_args
+from typing import Any, Final, NoReturn, TypeVar, cast, get_args
 
 import msgspec
 
+from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig, SlowPolicy
@@ -42,7 +43,8 @@ _NETWORK_KEYS: Final = (
     "back_end",
 )
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
-_SECTIONS: Final = ("broker", "link", "network", "padres", "relocation")
+Settings = TypeVar("Settings", RelocationConfig, DelayConfig)
+_SECTIONS: Final = ("broker", "link", "network", "padres", "relocation", "delay")
 
 BYTES_PER_MEGABIT: Final = 125_000
 BYTES_PER_MEGABYTE: Final = 1_000_000
@@ -109,6 +111,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """The settings of the coordinator, where this is the plan of its process."""
     relocation: RelocationConfig = RelocationConfig()
     """The settings of the policies that move publishers."""
+    delay: DelayConfig = DelayConfig()
+    """The settings of the policy "delay"."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""
@@ -207,14 +211,22 @@ class _NetworkReader:
             if section not in _SECTIONS:
                 self._refuse(
                     self._line_of_top(section),
-                    f"unknown section {section}; expected [[broker]], [[link]], [network], [padres] or [relocation]",
+                    f"unknown section {section}; expected [[broker]], [[link]], [network], [padres], [relocation] "
+                    "or [delay]",
                 )
         options = self._options()
         brokers = self._brokers()
         links = self._links([entry.name for entry in brokers])
         if not brokers:
             self._refuse(1, "no broker; expected at least one [[broker]] with name and listen")
-        return NetworkPlan(brokers, links, options, self._padres(), relocation=self._relocation())
+        return NetworkPlan(
+            brokers,
+            links,
+            options,
+            self._padres(),
+            relocation=self._settings("relocation", RelocationConfig),
+            delay=self._settings("delay", DelayConfig),
+        )
 
     def _brokers(self) -> tuple[BrokerEntry, ...]:
         found: list[BrokerEntry] = []
@@ -337,16 +349,16 @@ class _NetworkReader:
         except ValueError as error:
             self._refuse(self._line("padres", 0, _at_fault(table)), str(error))
 
-    def _relocation(self) -> RelocationConfig:
-        """The settings of [relocation]: numbers, and aims of single publishers in [relocation.publishers]."""
-        table = self._data.get("relocation", {})
+    def _settings(self, section: str, kind: type[Settings]) -> Settings:
+        """The settings of a policy in a section of its own."""
+        table = self._data.get(section, {})
         if not isinstance(table, dict):
-            self._refuse(self._line_of_top("relocation"), "expected a section [relocation]")
+            self._refuse(self._line_of_top(section), f"expected a section [{section}]")
         try:
-            return msgspec.convert(table, RelocationConfig)
+            return msgspec.convert(table, kind)
         except (msgspec.ValidationError, ValueError) as error:
             key = str(error).rpartition("`$.")[2].split(".")[0].removesuffix("`")
-            line = self._line("relocation", 0, key if key in table else _at_fault(table))
+            line = self._line(section, 0, key if key in table else _at_fault(table))
             self._refuse(line, str(error).replace(" - at `$.", " - at `"))
 
     def _tables(self, section: str) -> list[dict[str, Any]]:

@@ -299,7 +299,7 @@ def _take_in_network_file(data: dict[str, Any], reader: _Reader) -> None:
     if "policy" in options:
         data.setdefault("policy", options.pop("policy"))
     data["network"] = {**options, **data.get("network", {})}
-    for section in ("padres", "relocation"):
+    for section in ("padres", "relocation", "delay"):
         if section in network:
             data[section] = {**network[section], **data.get(section, {})}
 

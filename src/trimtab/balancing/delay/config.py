@@ -11,7 +11,7 @@ import math
 import msgspec
 
 
-class DelayConfig(msgspec.Struct, frozen=True, kw_only=True):
+class DelayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that all brokers of a network share.
 
     >>> DelayConfig(low_ratio=0.96)
