@@ -50,6 +50,8 @@ class _Replaced:
         """What came from the broker before and has not come again."""
         self.untold_subscriptions = dict.fromkeys(untold)
         """What the broker before was told and the replica was not, as no advertisement of it has pulled it yet."""
+        self.unconfirmed_subscriptions: dict[str, None] = {}
+        """What has come again and is confirmed at the end, lest the answers hold publications up."""
         self.queue: WaitReadyQueue | None = None
 
 
@@ -221,10 +223,14 @@ class Replacement:
             return True
         if entry.hop != peer.name or peer.role != "broker":
             return False
-        if peer.name in self._replaced:
-            self._replaced[peer.name].unclaimed_subscriptions.pop(message.id, None)
         self.subscribed(peer, message, now_s)
-        broker.confirm_subscription_again(message.id, now_s)
+        replaced = self._replaced.get(peer.name)
+        if replaced is not None:
+            replaced.unclaimed_subscriptions.pop(message.id, None)
+        if replaced is not None and replaced.queue is not None:
+            replaced.unconfirmed_subscriptions[message.id] = None
+        else:
+            broker.confirm_subscription_again(message.id, now_s)
         return True
 
     def subscribed(self, peer: Peer, message: Subscribe, now_s: float) -> None:
@@ -257,6 +263,10 @@ class Replacement:
         )
         broker.send(peer.name, unclaimed, now_s)
         broker.only_behind(peer, message.names, now_s)
+        for id in replaced.unconfirmed_subscriptions:
+            if id in subscriptions and subscriptions[id].hop == peer.name:
+                broker.confirm_subscription_again(id, now_s)
+        replaced.unconfirmed_subscriptions.clear()
         if replaced.queue is not None:
             replaced.queue.end()
             replaced.queue = None

@@ -19,7 +19,7 @@ def check_queues(world: World) -> None:
         broker = node.broker
         window_count = broker.config.link.data_window_count
         for source, count in Counter(source for source, _ in broker.data_waiting()).items():
-            if source in broker.peers and count > window_count:
+            if source in broker.peers and count > window_count * (1 if broker.replacement is None else 2):
                 world.checker.violate(
                     "input",
                     f"{count} messages of {source} wait in {broker.name}, {window_count} may ({world.now_s:.3f} s)",
