@@ -241,8 +241,8 @@ class ScenarioRun:
         self.world.at(time_s, act)
 
     def _config(self, name: str) -> BrokerConfig:
-        options, window_s = self.scenario.network, self.scenario.network.meter_window_s
         """The broker's configuration; a link that comes later than both its brokers is not part of it."""
+        options, window_s = self.scenario.network, self.scenario.network.meter_window_s
         begins_s = {broker.name: broker.at_s for broker in self.scenario.broker}
         links = [
             link.between
