@@ -150,8 +150,11 @@ def draw_plan(seed: int) -> Plan:
     is_balanced = limits.random() < 0.25
     coordination = Random(f"trimtab fuzz coordination {seed}")
     is_coordinated = not is_balanced and coordination.random() < 0.25
+    data_window_count, broker_queue_high_count = limits.choice((1, 3, 1024)), limits.choice((1, 5, 4096))
+    channel_acts = _draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else []
     placing = Random(f"trimtab fuzz placing {seed}")
-    relocation = placing.choice(_RELOCATIONS) if not is_coordinated and placing.random() < 0.3 else ""
+    may_relocate = not is_coordinated and not channel_acts
+    relocation = placing.choice(_RELOCATIONS) if may_relocate and placing.random() < 0.5 else ""
     if is_balanced or is_coordinated or relocation:  # agents may send clients to a guest, which therefore stays
         guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
     return Plan(
@@ -175,10 +178,10 @@ def draw_plan(seed: int) -> Plan:
         faults=_draw_faults(
             rng, brokers, [*links, *clients, *((guest.name, guest.neighbour, guest.latency_s) for guest in guests)]
         ),
-        data_window_count=limits.choice((1, 3, 1024)),
-        broker_queue_high_count=limits.choice((1, 5, 4096)),
+        data_window_count=data_window_count,
+        broker_queue_high_count=broker_queue_high_count,
         is_balanced=is_balanced,
-        channel_acts=_draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else [],
+        channel_acts=channel_acts,
         back_end_latency_s=limits.choice((0.0, 0.02, 0.5)),
         coordinator=coordination.choice(brokers) if is_coordinated else "",
         relocation=relocation,
