@@ -69,6 +69,8 @@ class BackEndLine:
         self._wanted: dict[str, OpenStream] = {}
         self._ids: dict[str, int] = {}
         self._streams: dict[int, str] = {}
+        self._heard_early: dict[int, int] = {}
+        """News of subscriptions whose answer has not come yet: the two come by different connections."""
         self._requests: deque[BackEndRequest] = deque()
         self._work = asyncio.Event()
         self._news_after = 0
@@ -105,6 +107,7 @@ class BackEndLine:
         """Declare all that is wanted, and let the broker ask again what was not answered."""
         wanted = list(self._wanted.values())
         self._requests.clear()
+        self._heard_early.clear()
         subscriptions = [{"channel": each.channel, "arguments": each.arguments} for each in wanted]
         with _Line(self._host, self._port) as line:
             said = await _to_thread(line.request, "PUT", self._path(), {"subscriptions": subscriptions})
@@ -124,6 +127,9 @@ class BackEndLine:
         id = int(answer["id"])
         self._ids[wanted.stream], self._streams[id] = id, wanted.stream
         self._tell(StreamOpened(wanted.stream, int(answer["position"])))
+        early = self._heard_early.pop(id, None)
+        if early is not None:
+            self._tell(ResultsExist(wanted.stream, early))
 
     async def _carry_out_requests(self) -> None:
         with _Line(self._host, self._port) as line:
@@ -170,9 +176,14 @@ class BackEndLine:
                 said = await _to_thread(line.request, "GET", path, None)
                 self._news_after = int(said["position"])
                 for id, position in said["subscriptions"].items():
-                    stream = self._streams.get(int(id))
-                    if stream is not None:
-                        self._tell(ResultsExist(stream, int(position)))
+                    self._heard(int(id), int(position))
+
+    def _heard(self, id: int, position: int) -> None:
+        stream = self._streams.get(id)
+        if stream is None:
+            self._heard_early[id] = position
+        else:
+            self._tell(ResultsExist(stream, position))
 
     def _path(self) -> str:
         return f"/brokers/{quote(self._broker, safe='')}"
