@@ -58,6 +58,14 @@ def publishing(broker: str) -> Iterator[list[int]]:
         thread.join()
 
 
+def wait_for_more(said: list[int], count: int) -> None:
+    """Let publishing go on for a while."""
+    until, deadline_s = len(said) + count, time.monotonic() + 30
+    while len(said) < until:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
 def wait_until_taken(active: ActiveData, last: int) -> None:
     deadline_s = time.monotonic() + 30
     while time.monotonic() < deadline_s:
@@ -83,11 +91,11 @@ def test_nothing_is_lost_or_doubled_when_the_process_is_killed(spark: SparkViews
                 while '"accepted_count": 0' in trimtab("status", "--at", at, "--json").stdout:
                     assert time.monotonic() < deadline_s
                     time.sleep(0.1)
-                time.sleep(1.0)
+                wait_for_more(said, 200)
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait()
                 killed_at = len(said)
-                time.sleep(0.5)
+                wait_for_more(said, 100)
                 with ActiveData(data, spark, Overlay()) as active:
                     stored = {row["reportId"] for row in active.run("SELECT reportId FROM Reports")[0].rows}
                     assert f"r{killed_at}" not in stored

@@ -78,7 +78,9 @@ def test_a_publisher_process_is_moved_three_times_and_heard_once_and_in_order(
     feeding = threading.Thread(target=feed, args=(publisher, moves_are_done), daemon=True)
     feeding.start()
     moved_while_feeding = []
+    deadline_s = time.monotonic() + WITHIN_S
     while not ((status := network.status()["B4"]) and any(peer.name == "quotes" for peer in status.peers)):
+        assert time.monotonic() < deadline_s, "the publisher did not come to B4"
         time.sleep(0.05)
     for stop in STOPS:
         time.sleep(0.5)

@@ -35,7 +35,8 @@ def run_coordination_and_tell(  # noqa: PLR0917 (what a run is made of)
     from trimtab.simulation.scenario import ScenarioError
 
     try:
-        from trimtab.lab.coordination_runs import GridSummary, run_all, write_summary
+        from trimtab.lab.coordination_runs import GridSummary, run_all
+        from trimtab.lab.summary_files import write_summary
     except ModuleNotFoundError as error:
         refuse(f"this scenario needs {error.name}: pip install 'trimtab[lab]'")
 

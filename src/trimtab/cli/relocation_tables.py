@@ -30,7 +30,8 @@ def run_relocation_and_tell(  # noqa: PLR0917 (what a run is made of)
     """Run a scenario and policy none, print the table; exit code 1 if some run broke a promise."""
     import msgspec
 
-    from trimtab.lab.relocation_runs import run_all, write_grid
+    from trimtab.lab.relocation_runs import run_all
+    from trimtab.lab.summary_files import write_summary
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.relocation.scenario import parse_relocation
     from trimtab.simulation.scenario import ScenarioError
@@ -45,7 +46,7 @@ def run_relocation_and_tell(  # noqa: PLR0917 (what a run is made of)
         wanted_seeds = seeds or [scenarios[0].seed]
         grid = run_all(name, varied, scenarios, wanted_seeds, processes_count, on_run if show_progress else None)
         if out is not None:
-            write_grid(grid, Path(out))
+            write_summary(grid, Path(out))
     except (ScenarioError, RecordsError) as error:
         refuse(str(error))
     if as_json:

@@ -7,26 +7,22 @@ written anew whenever a run is over, so that a study that was interrupted is not
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from trimtab.lab.parallel_runs import run_in_parallel
 from trimtab.lab.record_files import MissingParquetError, RecordFiles
-from trimtab.protocol.records import AnyRecord, Recorder, RecordsError
+from trimtab.lab.summary_files import read_summary, write_summary
+from trimtab.protocol.records import AnyRecord, Recorder
 from trimtab.simulation.run import ScenarioRun
 from trimtab.simulation.study import FigurePart, Study, scenario_at
 from trimtab.simulation.study_metrics import MetricsWatch, RunMetrics
-
-SUMMARY_FILE: Final = "summary.json"
 
 
 class StudyRun(msgspec.Struct, frozen=True):
@@ -87,25 +83,19 @@ def run_study(  # noqa: PLR0917 (what a run of a study is made of)
     points = range(len(study.values))
     for point in points:  # mistakes show before anything runs
         scenario_at(study, point, overrides, quick=quick)
-    jobs = [(point, seed) for seed in seeds for point in points]
-    workers_count = min(len(jobs), processes_count or os.cpu_count() or 1)
+    jobs = [(study, point, seed, dict(overrides), folder, quick) for seed in seeds for point in points]
     done: list[StudyRun] = []
+
+    def on_result(run: StudyRun, done_count: int, all_count: int) -> None:
+        done.append(run)
+        if folder is not None:
+            write_summary(summed_up(study, seeds, overrides, done), folder)
+        if on_run is not None:
+            on_run(run, done_count, all_count)
+
     if folder is not None:
-        _write(summed_up(study, seeds, overrides, done), folder)
-    with ProcessPoolExecutor(workers_count, mp_context=get_context("spawn")) as pool:
-        futures: list[Future[StudyRun]] = [
-            pool.submit(_run_point, study, point, seed, dict(overrides), folder, quick) for point, seed in jobs
-        ]
-        try:
-            for future in as_completed(futures):
-                done.append(future.result())
-                if folder is not None:
-                    _write(summed_up(study, seeds, overrides, done), folder)
-                if on_run is not None:
-                    on_run(done[-1], len(done), len(jobs))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        write_summary(summed_up(study, seeds, overrides, done), folder)
+    run_in_parallel(_run_point, jobs, processes_count, on_result)
     return summed_up(study, seeds, overrides, done)
 
 
@@ -172,28 +162,6 @@ def _numbers(runs: list[StudyRun], name: str) -> list[float]:
     return [float(value) for value in values if value is not None]
 
 
-def _write(summary: StudySummary, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(msgspec.to_builtins(summary), indent=2) + "\n"
-        unfinished = folder / f".{SUMMARY_FILE}.unfinished"
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(folder / SUMMARY_FILE)
-    except OSError as error:
-        raise RecordsError(f"{folder}: cannot be written: {error.strerror or error}") from None
-
-
 def read_study_summary(folder: Path) -> StudySummary | None:
     """The summary of a study in a folder; None if the folder has none, or that of a single run."""
-    path = folder / SUMMARY_FILE
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RecordsError(f"{path}: cannot be read: {error.strerror or error}") from None
-    try:
-        data = msgspec.json.decode(text)
-        return msgspec.convert(data, StudySummary) if isinstance(data, dict) and "study" in data else None
-    except msgspec.MsgspecError as error:
-        raise RecordsError(f"{path}: {error}") from None
+    return read_summary(folder, StudySummary, "study")

@@ -16,7 +16,6 @@ import copy
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -33,6 +32,7 @@ from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.balance import BalancePart
 from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
+from trimtab.simulation.shipped import shipped_texts
 from trimtab.simulation.topics import CrisisPart, TopicPart, Topics
 from trimtab.simulation.uplinks import Uplink
 
@@ -219,9 +219,7 @@ def shipped_scenarios() -> dict[str, str]:
     >>> "figure-2-2" in shipped_scenarios()
     True
     """
-    folder = resources.files("trimtab.simulation") / "scenarios"
-    found = [each for each in folder.iterdir() if each.name.endswith(".toml")]
-    return {each.name.removesuffix(".toml"): each.read_text("utf-8") for each in sorted(found, key=lambda f: f.name)}
+    return shipped_texts("trimtab.simulation", "scenarios")
 
 
 def read_scenario(name_or_file: str, overrides: Mapping[str, str] | None = None) -> Scenario:

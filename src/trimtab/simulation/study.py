@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from trimtab.simulation.scenario import Scenario, ScenarioError, parse_scenario, shipped_scenarios
+from trimtab.simulation.shipped import shipped_texts
 from trimtab.simulation.study_metrics import METRICS
 
 QUICK_DURATION_S: Final = 150.0
@@ -66,9 +66,7 @@ def shipped_studies() -> dict[str, str]:
     >>> "padres-press-samples" in shipped_studies()
     True
     """
-    folder = resources.files("trimtab.simulation") / "studies"
-    found = [each for each in folder.iterdir() if each.name.endswith(".toml")]
-    return {each.name.removesuffix(".toml"): each.read_text("utf-8") for each in sorted(found, key=lambda f: f.name)}
+    return shipped_texts("trimtab.simulation", "studies")
 
 
 def find_study(name_or_file: str) -> Study | None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,6 +29,7 @@ from trimtab.balancing.multistage.config import (
     Placement,
 )
 from trimtab.simulation.scenario import ScenarioError, replace_value, value_of
+from trimtab.simulation.shipped import shipped_texts, text_of_kind
 from trimtab.simulation.workloads.city import WalkConfig
 
 KIND: Final = "coordination"
@@ -118,21 +118,12 @@ def shipped_coordination_scenarios() -> dict[str, str]:
     >>> list(shipped_coordination_scenarios())
     ['bad-emergency-load', 'bad-scale']
     """
-    folder = resources.files("trimtab.simulation.coordination") / "scenarios"
-    found = [each for each in folder.iterdir() if each.name.endswith(".toml")]
-    return {each.name.removesuffix(".toml"): each.read_text("utf-8") for each in sorted(found, key=lambda f: f.name)}
+    return shipped_texts("trimtab.simulation.coordination", "scenarios")
 
 
 def find_coordination_text(name_or_file: str) -> str | None:
     """The text of a scenario of this kind, shipped or a file; None if it is another kind, or nothing."""
-    shipped = shipped_coordination_scenarios()
-    if name_or_file in shipped:
-        return shipped[name_or_file]
-    try:
-        text = Path(name_or_file).read_text(encoding="utf-8")
-        return text if tomllib.loads(text).get("kind") == KIND else None
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError):
-        return None  # whoever reads it as another kind says what is wrong
+    return text_of_kind(name_or_file, shipped_coordination_scenarios(), KIND)
 
 
 def parse_coordination(text: str, source: str, overrides: Mapping[str, str] | None = None) -> CoordinationScenario:

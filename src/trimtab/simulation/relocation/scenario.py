@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,6 +26,7 @@ import msgspec
 from trimtab.broker.policies import check_policy
 from trimtab.relocation.config import RelocationConfig, relocation_of
 from trimtab.simulation.scenario import ScenarioError, replace_value, value_of
+from trimtab.simulation.shipped import shipped_texts, text_of_kind
 from trimtab.simulation.workloads.rated import Distribution
 
 KIND: Final = "relocation"
@@ -166,21 +166,12 @@ def shipped_relocation_scenarios() -> dict[str, str]:
     >>> list(shipped_relocation_scenarios())
     ['relocation-clustered', 'relocation-random', 'relocation-trigger', 'relocation-weights']
     """
-    folder = resources.files("trimtab.simulation.relocation") / "scenarios"
-    found = [each for each in folder.iterdir() if each.name.endswith(".toml")]
-    return {each.name.removesuffix(".toml"): each.read_text("utf-8") for each in sorted(found, key=lambda f: f.name)}
+    return shipped_texts("trimtab.simulation.relocation", "scenarios")
 
 
 def find_relocation_text(name_or_file: str) -> str | None:
     """The text of a scenario of this kind, shipped or a file; None if it is another kind, or nothing."""
-    shipped = shipped_relocation_scenarios()
-    if name_or_file in shipped:
-        return shipped[name_or_file]
-    try:
-        text = Path(name_or_file).read_text(encoding="utf-8")
-        return text if tomllib.loads(text).get("kind") == KIND else None
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError):
-        return None  # whoever reads it as another kind says what is wrong
+    return text_of_kind(name_or_file, shipped_relocation_scenarios(), KIND)
 
 
 def parse_relocation(
