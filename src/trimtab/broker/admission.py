@@ -35,10 +35,10 @@ class Admission:
             return "it is not a client of this broker"
         if client in self._asked:
             return f"it is already asked to move, by {self._asked[client]}"
-        if broker.towards(to_broker) is None:
+        if broker.reach.towards(to_broker) is None:
             return f"no way leads to {to_broker}"
         self._asked[client] = cause
-        broker.send(client, Redirect(broker=to_broker, address=broker.address_of(to_broker), cause=cause), now_s)
+        broker.send(client, Redirect(broker=to_broker, address=broker.reach.address_of(to_broker), cause=cause), now_s)
         return ""
 
     def move_by_hand(self, client: str, to_broker: str, now_s: float) -> tuple[str, str]:

@@ -167,7 +167,7 @@ class View:
 
     def address_of(self, broker: str) -> str:
         """Where clients find a broker."""
-        return self._broker.config.address if broker == self._broker.name else self._broker.address_of(broker)
+        return self._broker.config.address if broker == self._broker.name else self._broker.reach.address_of(broker)
 
     def objection_to_coming(self, publisher: str) -> str:
         """Why a publisher is not to be served here."""
@@ -309,7 +309,7 @@ class Agents:
                     objection = self.objection_to_leaving(client)
                     self._move(client, to_broker, cause, now_s, objection)
                 case AskRoundTrips(client=client, brokers=brokers, cause=cause):
-                    addresses = tuple(broker.address_of(each) for each in brokers)
+                    addresses = tuple(broker.reach.address_of(each) for each in brokers)
                     broker.send(client, Measure(brokers=brokers, addresses=addresses, cause=cause), now_s)
                 case Note(record=record):
                     self._effects.append(Record(record))

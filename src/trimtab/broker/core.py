@@ -4,21 +4,13 @@
 
 The world decides when a step is done (at once, or after the modelled matching delay) and when a frame may leave (when
 the transport has room, or the modelled bandwidth). The broker reads no clock: every call is told the time.
-
-**Holding back.** A queue to a neighbour above its mark, or under the slow policy "block" one to a client, is congested
-until half of it is gone. Meanwhile data from every source that could add to it stays in the input, unprocessed; the
-source's credit runs out (`Link`), its queue fills, and so on back to the publishers, whose windows fill. Data from A
-through this broker B waits only for queues from B to others than A: in a tree no chain of such waiting comes back to
-where it began, so that somebody can always go on, and nothing waits for ever. (A client's queue waits for its
-application alone, which must not make its reading wait for its own publishing.) Control is never held back.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -26,27 +18,25 @@ from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
-from trimtab.broker.confirmations import Confirmations
-from trimtab.broker.early import EarlyAdvertisements
+from trimtab.broker.input_queues import InputQueues
+from trimtab.broker.interests import Interests
 from trimtab.broker.meters import Meters
 from trimtab.broker.moves import Moves
 from trimtab.broker.peers import Counters, Peer, Watch
+from trimtab.broker.reach import Reach
 from trimtab.broker.replacement import Replacement
-from trimtab.broker.routing import Entry, RoutingTables, Say
+from trimtab.broker.routing import RoutingTables
 from trimtab.broker.safe import SafeDelivery
 from trimtab.load.agents import (
     Agent,
     AgentEvent,
     AgentReport,
-    ClientAdvertised,
     ClientStayed,
-    ClientSubscribed,
     NeighboursChanged,
     Place,
     RoundTripsTold,
 )
 from trimtab.load.indices import LoadIndices
-from trimtab.matching.announcements import Announcements
 from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import (
@@ -116,25 +106,16 @@ class Broker:
         )
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
+        self.interests = Interests(self)
+        self.reach = Reach(self)
         self.moves = Moves(self)
         self.admission = Admission(self)
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
-        self._unsynced: dict[str, None] = dict.fromkeys(config.neighbours)
-        """Neighbours that have not told all they know; nothing is in force as long as their publishers are unknown."""
-        self._sync_told: dict[str, None] = {}
-        self._held_confirmations: list[tuple[str, str]] = []
         self._watch = Watch(self.peers)
-        self._control_in: deque[tuple[str, AnyMessage]] = deque()
-        self._data_in: deque[tuple[str, AnyMessage]] = deque()
-        self._held_in: deque[tuple[str, AnyMessage]] = deque()
-        """Data that must wait for a congested queue; of each source everything is either here or in `_data_in`."""
-        self._congested: dict[str, None] = {}
+        self._input = InputQueues(self.peers)
         self.client_queue_is_full = False
         """Set when a client's queue reaches its limit: a world that steps many times at once should send first."""
-        self._subscription_confirmations = Confirmations(self.tables.subscription_representatives)
-        self._advertisement_confirmations = Confirmations(self.tables.advertisement_representatives)
-        self._early = EarlyAdvertisements()
         self.channels: ChannelDesk | None = None
         """Where clients subscribe to channels of the back end, if there is one."""
         if config.has_back_end:
@@ -175,7 +156,7 @@ class Broker:
                 self._disconnected(peer, now_s)
                 return []
             case LinkRemoved(peer=peer):
-                self._remove_peer(peer, now_s)
+                self.remove_peer(peer, now_s)
                 return []
             case Wake():
                 return self._wake(now_s)
@@ -196,28 +177,28 @@ class Broker:
     @property
     def input_count(self) -> int:
         """Messages in the input queue that can be processed."""
-        return len(self._control_in) + len(self._data_in)
+        return len(self._input.control) + len(self._input.data)
 
     @property
     def held_count(self) -> int:
         """Messages in the input that wait for a congested output queue."""
-        return len(self._held_in)
+        return len(self._input.held)
 
     @property
     def data_count(self) -> int:
         """Publications and markers in the input, whether they can be processed or must wait."""
-        return len(self._data_in) + len(self._held_in)
+        return len(self._input.data) + len(self._input.held)
 
     @property
     def next_is_publication(self) -> bool:
         """Whether the next step matches a publication, which is what takes time."""
-        if self._control_in:
-            return type(self._control_in[0][1]) is ControlPublish
-        return bool(self._data_in) and isinstance(self._data_in[0][1], Publish)
+        if self._input.control:
+            return type(self._input.control[0][1]) is ControlPublish
+        return bool(self._input.data) and isinstance(self._input.data[0][1], Publish)
 
     def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
         """The data messages of the input with their sources, whether they can be processed or must wait."""
-        return chain(self._held_in, self._data_in)
+        return chain(self._input.held, self._input.data)
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
@@ -251,8 +232,8 @@ class Broker:
         self._say_acceptance(known, now_s)
         frame = known.link.take(now_s, messages_max_count)
         self._watch.add(known)
-        if peer in self._congested:
-            self._relieve(known)
+        if peer in self._input.congested:
+            self._input.relieve(known)
         return frame
 
     def _say_acceptance(self, peer: Peer, now_s: float) -> None:
@@ -288,8 +269,8 @@ class Broker:
         frame = link.take_one(now_s)
         if link.unacknowledged_count <= 1:
             self._watch.add(known)  # with more than one it is watched already
-        if peer in self._congested:
-            self._relieve(known)
+        if peer in self._input.congested:
+            self._input.relieve(known)
         return frame, frame is not None and link.has_frame()
 
     def owes_only_ack(self, peer: str) -> bool:
@@ -350,13 +331,13 @@ class Broker:
         if peer is None:
             return  # a frame that was under way when the peer was removed
         data_count = 0
-        data_in = self._held_in if self._congested and self._must_wait(name) else self._data_in
+        control_in, data_in = self._input.control, self._input.data_from(name)
         messages = peer.link.receive(frame, now_s)
         if messages or peer.link.has_frame():
             self._maybe_sendable[name] = None
         for message in messages:
             if is_control(message):
-                self._control_in.append((name, message))
+                control_in.append((name, message))
             else:
                 data_in.append((name, message))
                 data_count += 1
@@ -365,19 +346,19 @@ class Broker:
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
-        while count and (self._control_in or self._data_in) and not self.client_queue_is_full:
+        while count and (self._input.control or self._input.data) and not self.client_queue_is_full:
             effects += self._step(now_s)
             count -= 1
         return effects
 
     def _step(self, now_s: float) -> list[Effect]:
-        if self._control_in:
-            name, message = self._control_in.popleft()
+        if self._input.control:
+            name, message = self._input.control.popleft()
             self.counters.control_in_count += 1
             return self._control(name, message, now_s) if name in self.peers else []
-        if not self._data_in:
+        if not self._input.data:
             return []
-        name, data = self._data_in.popleft()
+        name, data = self._input.data.popleft()
         peer = self.peers.get(name)
         if peer is not None and peer.link.did():
             self._maybe_sendable[name] = None
@@ -422,7 +403,7 @@ class Broker:
                 effects += self._queue_is_full(to)
         for effect in effects:  # behind the publication, for the end of a publisher's advertisements ends routes
             if isinstance(effect, Close):
-                self._remove_peer(effect.peer, now_s)
+                self.remove_peer(effect.peer, now_s)
         return effects
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
@@ -451,9 +432,7 @@ class Broker:
         if waiting_count == peer.queue_max_count:
             self.client_queue_is_full |= peer.role == "client"
         elif peer.role == "broker" or self.config.slow_policy == "block":
-            if peer.name not in self._congested:
-                self._congested[peer.name] = None
-                self._sort_data_in()
+            self._input.congest(peer)
         elif self.config.slow_policy == "drop-oldest":
             self._drop_oldest(peer)
         else:
@@ -467,28 +446,6 @@ class Broker:
         if dropped is not None:
             self.counters.dropped_count += 1
         return dropped if isinstance(dropped, Publish) else None
-
-    def _relieve(self, peer: Peer) -> None:
-        """Go on with what was held back if half of a congested queue is gone."""
-        if len(peer.queue) <= peer.queue_max_count // 2:
-            del self._congested[peer.name]
-            self._sort_data_in()
-
-    def _must_wait(self, source: str) -> bool:
-        """Whether data of a source could add to a congested queue: it never goes back to a neighbour it came from."""
-        return any(name != source or self.peers[name].role == "client" for name in self._congested)
-
-    def _sort_data_in(self) -> None:
-        """Congestion has changed: data of each source may be processed or must wait, in its old order."""
-        waits: dict[str, bool] = {}
-        waiting = [*self._held_in, *self._data_in]
-        self._held_in.clear()
-        self._data_in.clear()
-        for item in waiting:
-            source = item[0]
-            if source not in waits:
-                waits[source] = self._must_wait(source)
-            (self._held_in if waits[source] else self._data_in).append(item)
 
     # ---- control ----
 
@@ -504,46 +461,32 @@ class Broker:
 
     def say_from_agent(self, name: str, message: AnyMessage) -> None:
         """An agent says something: it takes its turn in the input queue like everything else."""
-        self._control_in.append((name, message))
-
-    def address_of(self, broker: str) -> str:
-        """Where clients find a broker."""
-        return next((peer.behind[broker] for peer in self.peers.values() if broker in peer.behind), "")
+        self._input.control.append((name, message))
 
     def _control(self, name: str, message: AnyMessage, now_s: float) -> list[Effect]:
         peer = self.peers[name]
         match message:
             case Advertise():
-                self._advertise(peer, message, now_s)
+                self.interests.advertise(peer, message, now_s)
             case Subscribe():
-                self.subscribe(peer, message, now_s)
+                self.interests.subscribe(peer, message, now_s)
             case Unadvertise(id=id):
-                if self._owns(peer, self.tables.advertisements.get(id), id, now_s):
-                    peer.advertisements.pop(id, None)
-                    if peer.announcements is not None:
-                        peer.announcements.discard(id)
-                    self.end_advertisement(id, now_s)
-                else:
-                    self._early.withdraw(name, id)
+                self.interests.unadvertise(peer, id, now_s)
             case SubscribeChannel():
                 return self._subscribe_channel(peer, message, now_s)
             case Unsubscribe(id=id):
-                if self.channels is not None and self.channels.unsubscribe(name, id, now_s):
-                    return []
-                if self._owns(peer, self.tables.subscriptions.get(id), id, now_s):
-                    self.end_subscription(peer, id, now_s)
+                if self.channels is None or not self.channels.unsubscribe(name, id, now_s):
+                    self.interests.unsubscribe(peer, id, now_s)
             case Confirmed(id=id):
-                self._confirm_advertisements(self._advertisement_confirmations.confirm(name, id), now_s)
-                self._confirm_subscriptions(self._subscription_confirmations.confirm(name, id), now_s)
+                self.interests.confirmed(name, id, now_s)
             case Synced():
-                self._unsynced.pop(name, None)
-                self._sync(now_s)
+                self.interests.synced(name, now_s)
             case ControlPublish():
                 self._control_publication(peer, message, now_s)
             case Members(names=names, addresses=addresses):
-                return self._members(peer, names, addresses, now_s)
+                return self.reach.members_came(peer, names, addresses, now_s)
             case Gone(names=names):
-                self._gone(peer, names, now_s)
+                self.reach.members_gone(peer, names, now_s)
             case Handover() | Complete() | Cancel() if peer.role != "broker":
                 self.refuse(peer, message.move, "only brokers say this", now_s)
             case MoveIn():
@@ -578,158 +521,14 @@ class Broker:
                 return [] if self.replacement is None else self.replacement.handle(peer, message, now_s)
         return []
 
-    def _advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
-        is_known = message.id in self.tables.advertisements
-        if self.replacement is not None:
-            self.replacement.advertised(peer, message.filter, now_s)
-            if is_known and self.replacement.advertises_again(peer, message, now_s):
-                return
-        if is_known and peer.role == "broker":
-            self._early.wait(peer.name, message)
-            return
-        if not self._may_add(peer, message.id, is_known, now_s):
-            return
-        self.install_advertisement(Entry(message.id, message.filter, peer.name), now_s)
-
-    def install_advertisement(self, entry: Entry, now_s: float) -> None:
-        """Put an advertisement into the tables and pass it on."""
-        self._own_advertisement(entry, now_s)
-        self.say(self.tables.add_advertisement(entry), now_s)
-        if self._advertisement_confirmations.begin(entry.id):
-            self._confirm_advertisements([entry.id], now_s)
-
-    def _own_advertisement(self, entry: Entry, now_s: float) -> None:
-        peer = self.peers[entry.hop]
-        if peer.role == "client":
-            peer.advertisements[entry.id] = None
-            if peer.announcements is None:
-                peer.announcements = Announcements()
-            peer.announcements.add(entry.id, entry.filter)
-            self.tell_agents(ClientAdvertised(peer.name), now_s)
-
-    def subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
-        """A neighbour, client or agent subscribes."""
-        if self.replacement is not None and self.replacement.subscribes_again(peer, message, now_s):
-            return
-        if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
-            return
-        if peer.role == "client":
-            peer.subscriptions[message.id] = message.within_s
-        self.install_subscription(Entry(message.id, message.filter, peer.name), now_s)
-        if self.replacement is not None:
-            self.replacement.subscribed(peer, message, now_s)
-        if peer.role == "client":
-            self.tell_agents(ClientSubscribed(peer.name), now_s)
-
-    def install_subscription(self, entry: Entry, now_s: float) -> None:
-        """Put a subscription into the tables and pass it on."""
-        self.say(self.tables.add_subscription(entry), now_s)
-        if self._subscription_confirmations.begin(entry.id):
-            self._confirm_subscriptions([entry.id], now_s)
-
     def _subscribe_channel(self, peer: Peer, message: SubscribeChannel, now_s: float) -> list[Effect]:
         if self.channels is None or peer.role != "client":
             reason = "this broker has no back end" if self.channels is None else "only clients subscribe to channels"
             self.refuse(peer, message.id, reason, now_s)
             return []
-        if not self._may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
+        if not self.interests.may_add(peer, message.id, message.id in self.tables.subscriptions, now_s):
             return []
         return [*self.channels.subscribe(peer.name, message, now_s)]
-
-    def towards(self, broker: str) -> str | None:
-        """The neighbour through which a broker is reached."""
-        return next((peer.name for peer in self.peers.values() if broker in peer.behind), None)
-
-    def end_advertisement(self, id: str, now_s: float) -> None:
-        """An advertisement ends."""
-        self._advertisement_confirmations.forget(id)
-        self.say(self.tables.remove_advertisement(id), now_s)
-        self._advertise_early([id], now_s)
-
-    def _advertise_early(self, ended_ids: Iterable[str], now_s: float) -> None:
-        for neighbour, message in self._early.take(ended_ids):
-            self._advertise(self.peers[neighbour], message, now_s)
-
-    def advertisement_turned(self, entry: Entry, came_from: str, now_s: float) -> None:
-        """An advertisement in force comes from another side: it is in force behind the old one, and not told there."""
-        confirmations = self._advertisement_confirmations
-        if came_from in self.tables.neighbours:
-            self._confirm_advertisements(confirmations.confirm(came_from, entry.id), now_s)
-        if entry.hop in self.tables.neighbours:
-            self._confirm_advertisements(confirmations.withdrawn(entry.hop, entry.id), now_s)
-
-    def end_subscription(self, peer: Peer, id: str, now_s: float) -> None:
-        """A subscription ends."""
-        peer.subscriptions.pop(id, None)
-        self._subscription_confirmations.forget(id)
-        self.say(self.tables.remove_subscription(id), now_s)
-
-    def _may_add(self, peer: Peer, id: str, known: bool, now_s: float) -> bool:
-        if known:
-            self.refuse(peer, id, f"the id {id} is already in use", now_s)
-            return False
-        if peer.role == "client":
-            count = len(peer.advertisements) + len(peer.subscriptions)
-            if self.channels is not None:
-                count += self.channels.count_of(peer.name)
-            if count >= self.config.filters_per_client_max_count:
-                self.refuse(
-                    peer, id, f"a client may have at most {self.config.filters_per_client_max_count:,} filters", now_s
-                )
-                return False
-        return True
-
-    def _owns(self, peer: Peer, entry: Entry | None, id: str, now_s: float) -> bool:
-        if entry is not None and entry.hop == peer.name:
-            return True
-        if peer.role == "client":
-            self.refuse(peer, id, f"{id} is not an id of this client", now_s)
-        return False
-
-    def _confirm_advertisements(self, ids: Iterable[str], now_s: float) -> None:
-        for id in ids:
-            entry = self.tables.advertisements[id]
-            if self.replacement is None or not self.replacement.holds_back(entry):
-                self._confirm(entry, now_s)
-
-    def _confirm_subscriptions(self, ids: Iterable[str], now_s: float) -> None:
-        for id in ids:
-            self._confirm(self.tables.subscriptions[id], now_s)
-
-    def _confirm(self, entry: Entry, now_s: float) -> None:
-        """Tell the sender that it is in force; a neighbour that owes us its own part is not made to wait for itself."""
-        if self._awaited_besides(entry.hop):
-            self._held_confirmations.append((entry.hop, entry.id))
-        else:
-            self.send(entry.hop, Confirmed(id=entry.id), now_s)
-
-    def _sync(self, now_s: float) -> None:
-        """Tell each neighbour when all others have told what they know, and confirm what waited for that."""
-        for peer in self.peers.values():
-            if peer.role == "broker" and peer.name not in self._sync_told and not self._awaited_besides(peer.name):
-                self._sync_told[peer.name] = None
-                self.send(peer.name, Synced(), now_s)
-        held, self._held_confirmations = self._held_confirmations, []
-        for hop, id in held:  # asked anew, for a neighbour may have been told of them meanwhile
-            subscription, advertisement = self.tables.subscriptions.get(id), self.tables.advertisements.get(id)
-            if subscription is not None and subscription.hop == hop and self._subscription_confirmations.begin(id):
-                self._confirm(subscription, now_s)
-            if advertisement is not None and advertisement.hop == hop and self._advertisement_confirmations.begin(id):
-                self._confirm(advertisement, now_s)
-
-    def _awaited_besides(self, neighbour: str) -> bool:
-        return any(name != neighbour for name in self._unsynced)
-
-    def say(self, said: Iterable[Say], now_s: float) -> None:
-        """Send what the routing tables say; what ends at a neighbour may settle what waited for it there."""
-        for each in said:
-            self.send(each.to, each.message, now_s)
-            if isinstance(each.message, Unsubscribe):
-                settled = self._subscription_confirmations.withdrawn(each.to, each.message.id)
-                self._confirm_subscriptions(settled, now_s)
-            elif isinstance(each.message, Unadvertise):
-                settled = self._advertisement_confirmations.withdrawn(each.to, each.message.id)
-                self._confirm_advertisements(settled, now_s)
 
     def send(self, name: str, message: AnyMessage, now_s: float) -> None:
         """Put a message into the output queue for a neighbour, client or agent."""
@@ -758,7 +557,7 @@ class Broker:
             if hello.replica and self.replacement is not None:
                 self.replacement.begin(peer, hello, now_s)
             else:
-                self._remove_peer(name, now_s)
+                self.remove_peer(name, now_s)
                 peer = None
         is_new = peer is None
         if peer is None:
@@ -770,34 +569,16 @@ class Broker:
         self._maybe_sendable[name] = None
         if is_new and peer.role == "broker":
             peer.behind[name] = ""
-            self._tell_members(peer, now_s)
-            self.say(self.tables.add_neighbour(name), now_s)
-            self._tell_other_brokers(peer, Members(names=(name,), addresses=("",)), now_s)
-            self.wait_for_sync(name, now_s)
-            self._tell_agents_of_brokers(now_s)
+            self.reach.tell_members(peer, now_s)
+            self.interests.say(self.tables.add_neighbour(name), now_s)
+            self.reach.tell_other_brokers(peer, Members(names=(name,), addresses=("",)), now_s)
+            self.interests.wait_for_sync(name, now_s)
+            self.tell_agents(NeighboursChanged(), now_s)
             if self.replacement is not None:
                 self.replacement.neighbour_came(peer, hello, now_s)
         elif is_new and self.replacement is not None:
             self.replacement.client_came(peer, hello)
         return []
-
-    def _tell_members(self, peer: Peer, now_s: float) -> None:
-        others = self.brokers_besides(peer)
-        self.send(peer.name, Members(names=tuple(others), addresses=tuple(others.values())), now_s)
-
-    def brokers_besides(self, peer: Peer) -> dict[str, str]:
-        """This broker and all that are reached through others than a neighbour, with their addresses."""
-        others: dict[str, str] = {self.name: self.config.address}
-        for known in self.peers.values():
-            if known is not peer:
-                others.update(known.behind)
-        return others
-
-    def wait_for_sync(self, neighbour: str, now_s: float) -> None:
-        """A neighbour has yet to tell all it knows, and to be told."""
-        self._unsynced[neighbour] = None
-        self._sync_told.pop(neighbour, None)
-        self._sync(now_s)
 
     # ---- earlier lives of neighbours and of this broker ----
 
@@ -807,59 +588,10 @@ class Broker:
         What it had confirmed stays confirmed: it is in force behind it, and so will it be there.
         """
         name = peer.name
-        self._control_in = deque(item for item in self._control_in if item[0] != name)
-        self._early.forget(name)
-        lost = [(name, marker) for marker in self.moves.gone(name, now_s)]
-        (self._held_in if self._congested and self._must_wait(name) else self._data_in).extend(lost)
-        self._tell_members(peer, now_s)
-
-    def confirm_advertisement_again(self, id: str, now_s: float) -> None:
-        """A neighbour tells again what it told before: say whether it is in force."""
-        self._advertisement_confirmations.forget(id)
-        if self._advertisement_confirmations.begin(id):
-            self._confirm_advertisements([id], now_s)
-
-    def confirm_subscription_again(self, id: str, now_s: float) -> None:
-        """A neighbour tells again what it told before: say whether it is in force."""
-        self._subscription_confirmations.forget(id)
-        if self._subscription_confirmations.begin(id):
-            self._confirm_subscriptions([id], now_s)
-
-    def claim_advertisement(self, entry: Entry, peer: Peer, now_s: float) -> None:
-        """An advertisement that was kept in force belongs to this peer."""
-        claimed = msgspec.structs.replace(entry, hop=peer.name)
-        self.say(self.tables.turn(claimed, entry.hop, ""), now_s)
-        self._own_advertisement(claimed, now_s)
-        if entry.hop in self.tables.neighbours:  # which keeps it for the absent, until it hears where they are
-            self.send(entry.hop, Advertise(id=entry.id, filter=entry.filter), now_s)
-        if peer.role == "broker":
-            self._confirm_advertisements(self._advertisement_confirmations.withdrawn(peer.name, entry.id), now_s)
-        self.confirm_advertisement_again(entry.id, now_s)
-
-    def claim_subscription(self, entry: Entry, peer: Peer, message: Subscribe, now_s: float) -> None:
-        """A subscription that was kept in force belongs to this peer."""
-        if peer.role == "client":
-            peer.subscriptions[entry.id] = message.within_s
-        self.say(self.tables.claim_subscription(msgspec.structs.replace(entry, hop=peer.name)), now_s)
-        self.confirm_subscription_again(entry.id, now_s)
-
-    def end_all_from(self, hop: str, now_s: float) -> None:
-        """All that is in force for somebody ends."""
-        tables = self.tables
-        for id in [entry.id for entry in tables.subscriptions.values() if entry.hop == hop]:
-            self._subscription_confirmations.forget(id)
-        ended = [entry.id for entry in tables.advertisements.values() if entry.hop == hop]
-        for id in ended:
-            self._advertisement_confirmations.forget(id)
-        self.say(tables.remove_all_from(hop), now_s)
-        self._advertise_early(ended, now_s)
-
-    def only_behind(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
-        """No other brokers than these are reached through a neighbour."""
-        self._gone(peer, tuple(name for name in peer.behind if name not in names), now_s)
-
-    def _tell_agents_of_brokers(self, now_s: float) -> None:
-        self.tell_agents(NeighboursChanged(), now_s)
+        self._input.void_control(name)
+        self.interests.forget_early(name)
+        self._input.data_from(name).extend((name, marker) for marker in self.moves.gone(name, now_s))
+        self.reach.tell_members(peer, now_s)
 
     def tell_agents(self, event: AgentEvent, now_s: float) -> None:
         """Something has happened that the agents may want to know."""
@@ -896,22 +628,11 @@ class Broker:
             return f"the name {name} belongs to a {known.role} already"
         if known is not None and known.link.connected and known.session != hello.session and not hello.replica:
             return f"the name {name} is already in use"
-        if known is None and hello.role == "broker" and (cycle := self.cycle_with(name)):
+        if known is None and hello.role == "broker" and (cycle := self.reach.cycle_with(name)):
             return cycle
         if known is None and hello.role == "client" and len(self.peers) >= self.config.clients_max_count:
             return f"this broker keeps at most {self.config.clients_max_count:,} sessions"
         return None
-
-    def cycle_with(self, name: str) -> str:
-        """Why a new link to a broker would close a cycle, empty if it would not.
-
-        >>> Broker(BrokerConfig("B1")).cycle_with("B2")
-        ''
-        """
-        through = next((peer.name for peer in self.peers.values() if name in peer.behind), None)
-        if through is None:
-            return ""
-        return f"a link between {self.name} and {name} would close a cycle: {name} is reached through {through}"
 
     def _goes_on(self, peer: Peer, hello: Hello) -> bool:
         """Whether both ends remember the same link."""
@@ -927,68 +648,30 @@ class Broker:
             peer.lease_ends_s = now_s + self.config.client_lease_s
             self._watch.add(peer)
 
-    def _remove_peer(self, name: str, now_s: float) -> None:
+    def remove_peer(self, name: str, now_s: float) -> None:
+        """A peer is gone, with all that is in force for it."""
         peer = self.peers.pop(name, None)
         if peer is None:
             return
         if self.safe is not None:
             self.safe.gone(peer)
-        self._control_in = deque(item for item in self._control_in if item[0] != name)
-        stays = Publish if peer.role == "broker" else ()  # what a neighbour passed on, but not what it said itself
-        self._data_in = deque(item for item in self._data_in if item[0] != name or isinstance(item[1], stays))
-        self._held_in = deque(item for item in self._held_in if item[0] != name or isinstance(item[1], stays))
-        if name in self._congested:
-            del self._congested[name]
-            self._sort_data_in()
-        self._early.forget(name)
+        self._input.remove(peer)
+        self.interests.forget_early(name)
         if peer.role == "client":
-            self.end_all_from(name, now_s)
+            self.interests.end_all_from(name, now_s)
             if self.channels is not None:
                 self.channels.client_gone(name, now_s)
             self.moves.gone(name, now_s)
             if cause := self.admission.ended(name, why := "it has left the network"):
                 self.tell_agents(ClientStayed(name, cause, why), now_s)
             return
-        self.tables.cut_neighbour(name)
-        self.end_all_from(name, now_s)
-        self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(name), now_s)
-        self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(name), now_s)
-        lost = [(name, marker) for marker in self.moves.gone(name, now_s)]
-        (self._held_in if self._congested and self._must_wait(name) else self._data_in).extend(lost)
-        self._tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
-        self._unsynced.pop(name, None)
-        self._sync_told.pop(name, None)
-        self._sync(now_s)
-        self._tell_agents_of_brokers(now_s)
+        self.interests.neighbour_cut(name, now_s)
+        self._input.data_from(name).extend((name, marker) for marker in self.moves.gone(name, now_s))
+        self.reach.tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
+        self.interests.awaits_no_more(name, now_s)
+        self.tell_agents(NeighboursChanged(), now_s)
         if self.replacement is not None:
             self.replacement.neighbour_gone(name, now_s)
-
-    def _members(self, peer: Peer, names: tuple[str, ...], addresses: tuple[str, ...], now_s: float) -> list[Effect]:
-        for name in names:
-            elsewhere = any(name in other.behind for other in self.peers.values() if other is not peer)
-            if name == self.name or elsewhere:
-                self._remove_peer(peer.name, now_s)
-                return [Close(peer.name, f"the link between {self.name} and {peer.name} closes a cycle through {name}")]
-        told = dict(zip_longest(names, addresses[: len(names)], fillvalue=""))
-        new = {name: address for name, address in told.items() if peer.behind.get(name) != address}
-        peer.behind.update(new)
-        if new:
-            self._tell_other_brokers(peer, Members(names=tuple(new), addresses=tuple(new.values())), now_s)
-            self._tell_agents_of_brokers(now_s)
-            if self.replacement is not None and peer.name in new:
-                self.replacement.tell_neighbours(now_s)
-        return []
-
-    def _gone(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
-        gone = tuple(name for name in names if peer.behind.pop(name, None) is not None)
-        if gone:
-            self._tell_other_brokers(peer, Gone(names=gone), now_s)
-            self._tell_agents_of_brokers(now_s)
-
-    def _tell_other_brokers(self, source: Peer, message: AnyMessage, now_s: float) -> None:
-        for peer in self.peers.values():
-            if peer is not source and peer.role == "broker":
-                self.send(peer.name, message, now_s)
 
     def _wake(self, now_s: float) -> list[Effect]:
         if self._agents is not None:
@@ -996,7 +679,7 @@ class Broker:
         effects = [] if self.replacement is None else self.replacement.wake(now_s)
         while (peer := self._watch.take_due(now_s)) is not None:
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
-                self._remove_peer(peer.name, now_s)
+                self.remove_peer(peer.name, now_s)
                 continue
             peer.link.wake(now_s)
             self._maybe_sendable[peer.name] = None

@@ -48,14 +48,14 @@ class Moves:
     def move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
         """Subscribe for a client that still hears from its old broker, and send a marker there behind that."""
         broker = self._broker
-        towards = broker.towards(message.old_broker)
+        towards = broker.reach.towards(message.old_broker)
         reason = self._objection(peer, message)
         if reason or towards is None:
             broker.refuse(peer, message.move, reason or f"no way leads to {message.old_broker}", now_s)
             return
         for moved in message.subscriptions:
             request = Subscribe(id=moved.new_id, filter=moved.filter, within_s=moved.within_s, cause=message.move)
-            broker.subscribe(peer, request, now_s)
+            broker.interests.subscribe(peer, request, now_s)
         marker = Handover(
             move=message.move,
             client=peer.name,
@@ -77,7 +77,7 @@ class Moves:
         known = [moved.new_id for moved in message.subscriptions if moved.new_id in broker.tables.subscriptions]
         if peer.role != "client":
             return "only clients move"
-        if broker.towards(message.old_broker) is None:
+        if broker.reach.towards(message.old_broker) is None:
             return f"no way leads to {message.old_broker}"
         if known:
             return f"the id {known[0]} is already in use"
@@ -104,7 +104,7 @@ class Moves:
         if message.old_broker == broker.name:
             self._hand_over(source, message, now_s)
             return
-        towards = broker.towards(message.old_broker)
+        towards = broker.reach.towards(message.old_broker)
         if towards is not None and towards != source.name:
             if message.new_broker:
                 self._migrations.prepare(_path(message, towards, source.name), now_s)
@@ -125,7 +125,7 @@ class Moves:
         for id in message.old_ids:
             entry = broker.tables.subscriptions.get(id)
             if entry is not None and entry.hop == client.name:
-                broker.end_subscription(client, id, now_s)
+                broker.interests.end_subscription(client, id, now_s)
         if message.new_broker:
             self._turn_away(client, source, message, now_s)
         broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
@@ -185,7 +185,7 @@ class Moves:
         self._pass_on(message, now_s)
 
     def _pass_on(self, message: Cancel, now_s: float) -> None:
-        towards = None if message.old_broker == self._broker.name else self._broker.towards(message.old_broker)
+        towards = None if message.old_broker == self._broker.name else self._broker.reach.towards(message.old_broker)
         if towards is not None:
             self._broker.send(towards, message, now_s)
 
@@ -205,19 +205,19 @@ class Moves:
 
     def lead(self, id: str, filter: Filter, towards: str, now_s: float) -> None:
         """Lead subscriptions to where a publisher will be."""
-        self._broker.say(self._broker.tables.lead(Entry(id, filter, towards)), now_s)
+        self._broker.interests.say(self._broker.tables.lead(Entry(id, filter, towards)), now_s)
 
     def unlead(self, id: str, now_s: float) -> None:
         """Lead them there no more."""
         if id in self._broker.tables.advertisements:
-            self._broker.say(self._broker.tables.remove_advertisement(id), now_s)
+            self._broker.interests.say(self._broker.tables.remove_advertisement(id), now_s)
 
     def turn(self, path: Path, advertisement: MovedAdvertisement, came_from: str, now_s: float) -> None:
         """An advertisement is known from the new side from now on."""
         broker = self._broker
         entry = Entry(advertisement.id, advertisement.filter, path.towards_new)
-        broker.say(broker.tables.turn(entry, came_from, led_id(path.move, entry.id)), now_s)
-        broker.advertisement_turned(entry, came_from, now_s)
+        broker.interests.say(broker.tables.turn(entry, came_from, led_id(path.move, entry.id)), now_s)
+        broker.interests.advertisement_turned(entry, came_from, now_s)
         client = broker.peers.get(path.towards_new)
         if client is not None and client.role == "client":
             client.advertisements[entry.id] = None
@@ -229,7 +229,7 @@ class Moves:
         """Forget an advertisement whose publisher nobody knows here."""
         entry = self._broker.tables.advertisements.get(id)
         if entry is not None and entry.hop == came_from:
-            self._broker.end_advertisement(id, now_s)
+            self._broker.interests.end_advertisement(id, now_s)
 
 
 def _path(message: Handover, towards_old: str, towards_new: str) -> Path:

@@ -161,7 +161,7 @@ class Replacement:
         broker.forget_what_was_said(peer, now_s)
         for id in advertisements:
             broker.send(name, Advertise(id=id, filter=tables.advertisements[id].filter), now_s)
-        broker.wait_for_sync(name, now_s)
+        broker.interests.wait_for_sync(name, now_s)
         self._watch.came(name, hello.session, now_s)
         self._tell_neighbours_to(peer, now_s)
         self._reply(self._conversation.asked_by(name), now_s)
@@ -177,13 +177,13 @@ class Replacement:
         if entry is None or entry.filter != message.filter:
             return False
         if entry.hop == ABSENT or self._is_known_of_absent(entry, peer):
-            broker.claim_advertisement(entry, peer, now_s)
+            broker.interests.claim_advertisement(entry, peer, now_s)
             return True
         replaced = self._replaced.get(peer.name)
         if entry.hop != peer.name or replaced is None or message.id not in replaced.unclaimed_advertisements:
             return False  # the end of the one that is known may be on its way
         del replaced.unclaimed_advertisements[message.id]
-        broker.confirm_advertisement_again(message.id, now_s)
+        broker.interests.confirm_advertisement_again(message.id, now_s)
         return True
 
     def _is_known_of_absent(self, entry: Entry, peer: Peer) -> bool:
@@ -217,7 +217,7 @@ class Replacement:
         if entry is None or entry.filter != message.filter:
             return False
         if entry.hop == ABSENT or self._is_known_of_absent(entry, peer):
-            broker.claim_subscription(entry, peer, message, now_s)
+            broker.interests.claim_subscription(entry, peer, message, now_s)
             if peer.role == "broker" and self.duties is not None:
                 self.duties.neighbour_subscribed(peer, entry.filter, is_claim=True, now_s=now_s)
             return True
@@ -230,7 +230,7 @@ class Replacement:
         if replaced is not None and replaced.queue is not None:
             replaced.unconfirmed_subscriptions[message.id] = None
         else:
-            broker.confirm_subscription_again(message.id, now_s)
+            broker.interests.confirm_subscription_again(message.id, now_s)
         return True
 
     def subscribed(self, peer: Peer, message: Subscribe, now_s: float) -> None:
@@ -262,10 +262,10 @@ class Replacement:
             ),
         )
         broker.send(peer.name, unclaimed, now_s)
-        broker.only_behind(peer, message.names, now_s)
+        broker.reach.only_behind(peer, message.names, now_s)
         for id in replaced.unconfirmed_subscriptions:
             if id in subscriptions and subscriptions[id].hop == peer.name:
-                broker.confirm_subscription_again(id, now_s)
+                broker.interests.confirm_subscription_again(id, now_s)
         replaced.unconfirmed_subscriptions.clear()
         if replaced.queue is not None:
             replaced.queue.end()
@@ -314,5 +314,5 @@ class Replacement:
         self.duties.completed(now_s)
         for peer in self._broker.peers.values():
             if peer.role == "broker":
-                others = self._broker.brokers_besides(peer)
+                others = self._broker.reach.brokers_besides(peer)
                 self._broker.send(peer.name, Replicated(names=tuple(others), addresses=tuple(others.values())), now_s)

@@ -93,16 +93,16 @@ class ReplicaDuties:
         broker, tables = self._broker, self._broker.tables
         for known in message.advertisements:
             if known.id not in tables.advertisements and not self.is_over:
-                broker.install_advertisement(Entry(known.id, known.filter, ABSENT), now_s)
+                broker.interests.install_advertisement(Entry(known.id, known.filter, ABSENT), now_s)
         for known in message.subscriptions:
             if known.id not in tables.subscriptions and not self.is_over:
-                broker.install_subscription(Entry(known.id, known.filter, ABSENT), now_s)
+                broker.interests.install_subscription(Entry(known.id, known.filter, ABSENT), now_s)
         for known in message.advertisements:
             if known.id not in tables.advertisements:
                 broker.send(peer.name, Unadvertise(id=known.id), now_s)
             elif tables.note_advertisement_told(peer.name, known.id):  # it may be covered here, but it is known there
                 broker.send(peer.name, Advertise(id=known.id, filter=known.filter), now_s)
-                broker.confirm_advertisement_again(known.id, now_s)
+                broker.interests.confirm_advertisement_again(known.id, now_s)
         for known in message.subscriptions:
             if not tables.is_subscription_told(peer.name, known.id):
                 broker.send(peer.name, Unsubscribe(id=known.id), now_s)
@@ -152,10 +152,10 @@ class ReplicaDuties:
         for name in list(self._returning):
             if name in broker.peers:
                 self.client_returned(broker.peers[name])
-        broker.end_all_from(ABSENT, now_s)
+        broker.interests.end_all_from(ABSENT, now_s)
         del broker.peers[ABSENT]
         broker.on_publication = self._route
         self._kept = KeptPublications(1)
         for id in self._held_back:
             if id in broker.tables.advertisements:
-                broker.confirm_advertisement_again(id, now_s)
+                broker.interests.confirm_advertisement_again(id, now_s)

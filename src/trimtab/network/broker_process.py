@@ -478,7 +478,7 @@ class BrokerServer:
             return (
                 f"{name} has a link to {neighbour} already" if neighbour != name else f"{name} needs no link to itself"
             )
-        problem = self.broker.cycle_with(neighbour)
+        problem = self.broker.reach.cycle_with(neighbour)
         if problem:
             return problem
         try:

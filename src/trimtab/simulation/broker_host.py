@@ -71,11 +71,11 @@ class ObservedBroker(Broker):
             self._checker.dropped(peer.name, dropped.publisher, dropped.sequence)
         return dropped
 
-    def _remove_peer(self, name: str, now_s: float) -> None:
+    def remove_peer(self, name: str, now_s: float) -> None:
         peer = self.peers.get(name)
         if peer is not None and peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
             self._checker.lapsed(subscription_of(wire_id) for wire_id in peer.subscriptions)
-        super()._remove_peer(name, now_s)
+        super().remove_peer(name, now_s)
 
 
 class BoundedBroker(ObservedBroker):

@@ -16,6 +16,7 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.core import Broker
 from trimtab.broker.forwarding import CoveredSubscriptions
+from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.routing import RoutingTables
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.session import ClientSession
@@ -257,11 +258,11 @@ def _forget_credit() -> list[Patch]:
 
 
 def _never_go_on() -> list[Patch]:
-    return [(Broker, "_relieve", lambda self, peer: None)]
+    return [(InputQueues, "relieve", lambda self, peer: None)]
 
 
 def _hold_nobody_back() -> list[Patch]:
-    return [(Broker, "_must_wait", lambda self, source: False)]
+    return [(InputQueues, "_must_wait", lambda self, source: False)]
 
 
 def _answer_the_wrong_broker() -> list[Patch]:
