@@ -73,7 +73,8 @@ class Reach:
     def cycle_with(self, name: str) -> str:
         """Why a new link to a broker would close a cycle, empty if it would not.
 
-        >>> from trimtab.broker import Broker, BrokerConfig
+        >>> from trimtab.broker.config import BrokerConfig
+        >>> from trimtab.broker.core import Broker
         >>> Broker(BrokerConfig("B1")).reach.cycle_with("B2")
         ''
         """
