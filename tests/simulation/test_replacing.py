@@ -6,7 +6,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
 from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Crash
+from trimtab.simulation.faults import Crash, Drop
 from trimtab.simulation.fuzz import fuzz
 from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
 from trimtab.simulation.rest import check_rest
@@ -79,6 +79,30 @@ def test_a_client_that_does_not_return_ends_after_a_while() -> None:
     assert not [id for id in world.brokers["B5"].broker.tables.subscriptions if id.startswith("s3")]
 
 
+def test_a_client_that_has_come_back_may_take_longer_to_say_what_it_wants() -> None:
+    world = chain("synchronous")
+    publish_steadily(world, from_s=5.0, count=200)
+    world.add_fault(Crash(broker="B3", at_s=3.0))
+    world.add_fault(Drop(between=("s3", "B3"), at_s=3.0, for_s=6.0, probability=1.0))
+    assert finish(world) == []
+
+
+def test_what_a_subscription_covers_stays_while_it_is_wrongly_taken_for_that_of_an_absent_client() -> None:
+    """B2 withdraws the filter of s1 from the dead broker, because that of w covers it; B4 and B5 still know it."""
+    world = chain("synchronous")
+    world.add_client("n", "B4")
+    world.add_client("w", "B1")
+    world.run(2.5)
+    world.subscribe("n", Filter.parse("a > 2 AND a < 4"))
+    world.run(3.0)
+    world.failures.kill("B3")
+    world.run(3.1)
+    world.subscribe("w", Filter.parse("a > 0 AND a < 90"))
+    for number in range(100):
+        world.at(3.2 + number * 0.02, world.publish, "p1", {"a": 3})
+    assert finish(world) == []
+
+
 def test_a_replica_that_dies_is_replaced_in_turn() -> None:
     world = chain("synchronous")
     publish_steadily(world, from_s=2.0, count=300)
@@ -111,6 +135,12 @@ def test_a_neighbour_that_dies_during_replication_ends_in_one_network() -> None:
     publish_steadily(world, from_s=10.0, count=50)
     assert finish(world, 20.0) == []
     assert world.failures.replaced_count == 2
+
+
+@pytest.mark.parametrize("seed", [465, 755, 827, 973, 1068, 1219, 1443, 1609])
+def test_networks_in_which_a_death_meets_other_trouble(seed: int) -> None:
+    """Lossy connections of clients that return, subscriptions that end meanwhile, long queues for a replica."""
+    assert fuzz(first_seed=seed, runs_count=1, draw=draw_plan_with_deaths).failures == []
 
 
 def test_random_networks_in_which_brokers_die() -> None:

@@ -82,6 +82,8 @@ class Replacement:
         """A link was taken away for good."""
         self._watch.gone(name)
         self._replaced.pop(name, None)
+        if self.duties is not None:
+            self.duties.unclaimed_by_none(name, now_s)
         self._reply(self._conversation.gone(name), now_s)
         self.tell_neighbours(now_s)
 
@@ -164,6 +166,8 @@ class Replacement:
         broker.interests.wait_for_sync(name, now_s)
         self._watch.came(name, hello.session, now_s)
         self._tell_neighbours_to(peer, now_s)
+        if self.duties is not None:
+            self.duties.unclaimed_by_none(name, now_s)
         self._reply(self._conversation.asked_by(name), now_s)
 
     def _matching(self, name: str, message: Publish | bytes) -> list[str]:
@@ -218,8 +222,10 @@ class Replacement:
             return False
         if entry.hop == ABSENT or self._is_known_of_absent(entry, peer):
             broker.interests.claim_subscription(entry, peer, message, now_s)
-            if peer.role == "broker" and self.duties is not None:
-                self.duties.neighbour_subscribed(peer, entry.filter, is_claim=True, now_s=now_s)
+            if self.duties is not None:
+                self.duties.claimed(message.id, now_s)
+                if peer.role == "broker":
+                    self.duties.neighbour_subscribed(peer, entry.filter, is_claim=True, now_s=now_s)
             return True
         if entry.hop != peer.name or peer.role != "broker":
             return False
@@ -239,8 +245,10 @@ class Replacement:
         if replaced is not None and replaced.queue is not None:
             replaced.queue.make_ready(message.id)
             self._broker.touch(peer.name)
-        if self.duties is not None and peer.role == "broker":
-            self.duties.neighbour_subscribed(peer, message.filter, is_claim=False, now_s=now_s)
+        if self.duties is not None:
+            is_claim = self.duties.claimed(message.id, now_s)
+            if peer.role == "broker":
+                self.duties.neighbour_subscribed(peer, message.filter, is_claim=is_claim, now_s=now_s)
 
     def _end(self, peer: Peer, message: Replicated, now_s: float) -> None:
         """The replica has all that neighbours know: tell it what nobody has, and go on with publications."""
@@ -281,7 +289,7 @@ class Replacement:
         match message:
             case Returned():
                 if self.duties is not None and peer.role == "client":
-                    self.duties.client_returned(peer)
+                    self.duties.client_returned(peer, now_s)
             case _ if peer.role == "client":
                 pass  # the rest is for brokers
             case Neighbours():

@@ -18,6 +18,7 @@ from trimtab.protocol.frames import Hello
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     Advertise,
+    KnownFilter,
     Publish,
     Unadvertise,
     Unclaimed,
@@ -44,7 +45,12 @@ class ReplicaDuties:
         self._kept = KeptPublications(config.kept_max_count)
         self._returning: dict[str, None] = {}
         self._held_back: dict[str, None] = {}
+        self._unclaimed: dict[KnownFilter, list[str]] = {}
+        """Subscriptions that nobody has told, and the neighbours that know them."""
+        self._unclaimed_due: dict[str, None] = {}
+        """Neighbours that have yet to say what nobody has told."""
         self._ends_s: float | None = None
+        self._waits_for_those_who_came = False
         self.is_complete = False
         """Whether all neighbours have told what they know."""
         self.is_over = False
@@ -85,6 +91,7 @@ class ReplicaDuties:
     def completed(self, now_s: float) -> None:
         """All neighbours have told what they know; clients have this long to return."""
         self.is_complete = True
+        self._unclaimed_due = dict.fromkeys(self._broker.tables.neighbours)
         if self._ends_s is None:
             self._ends_s = now_s + self._config.clients_return_within_s
 
@@ -94,9 +101,6 @@ class ReplicaDuties:
         for known in message.advertisements:
             if known.id not in tables.advertisements and not self.is_over:
                 broker.interests.install_advertisement(Entry(known.id, known.filter, ABSENT), now_s)
-        for known in message.subscriptions:
-            if known.id not in tables.subscriptions and not self.is_over:
-                broker.interests.install_subscription(Entry(known.id, known.filter, ABSENT), now_s)
         for known in message.advertisements:
             if known.id not in tables.advertisements:
                 broker.send(peer.name, Unadvertise(id=known.id), now_s)
@@ -104,8 +108,51 @@ class ReplicaDuties:
                 broker.send(peer.name, Advertise(id=known.id, filter=known.filter), now_s)
                 broker.interests.confirm_advertisement_again(known.id, now_s)
         for known in message.subscriptions:
-            if not tables.is_subscription_told(peer.name, known.id):
-                broker.send(peer.name, Unsubscribe(id=known.id), now_s)
+            self._unclaimed.setdefault(known, []).append(peer.name)
+        self.unclaimed_by_none(peer.name, now_s)
+
+    def unclaimed_by_none(self, neighbour: str, now_s: float) -> None:
+        """A neighbour knows of nothing more that nobody has told: when that is true of all, keep what they know."""
+        self._unclaimed_due.pop(neighbour, None)
+        if self._unclaimed_due:
+            return
+        unclaimed, self._unclaimed = self._unclaimed, {}
+        tables = self._broker.tables
+        for known, knowing in unclaimed.items():
+            if known.id.partition(ABSENT)[0] not in tables.subscriptions and not self.is_over:
+                self._keep(known, knowing, now_s)
+        for known, knowing in unclaimed.items():
+            for name in knowing:
+                if name in tables.neighbours and not tables.is_subscription_told(name, known.id):
+                    self._broker.send(name, Unsubscribe(id=known.id), now_s)
+
+    def _keep(self, known: KnownFilter, knowing: list[str], now_s: float) -> None:
+        """Keep a subscription in force for an absent client.
+
+        It may not be one's: another broker may have stopped telling it, because a wider one covers it, while there was
+        no broker here to pass that on. So neighbours that do not know it are told of it, if they must be, under a name
+        that it meets nowhere.
+        """
+        broker, tables = self._broker, self._broker.tables
+        if ABSENT not in known.id:
+            tables.only_for(known.id, knowing)
+            broker.interests.install_subscription(Entry(known.id, known.filter, ABSENT), now_s)
+        kept_id = self._kept_id(known.id)
+        is_known_to_all = ABSENT not in known.id and all(name in knowing for name in tables.neighbours)
+        if kept_id not in tables.subscriptions and not is_known_to_all:
+            broker.interests.install_subscription(Entry(kept_id, known.filter, ABSENT), now_s)
+
+    def _kept_id(self, id: str) -> str:
+        """The name of a subscription that is kept for an absent client, for neighbours that do not know it."""
+        return f"{id.partition(ABSENT)[0]}{ABSENT}:{self._broker.name}"
+
+    def claimed(self, id: str, now_s: float) -> bool:
+        """Somebody tells a subscription; whether it was kept for an absent client, which it is no more."""
+        kept_id = self._kept_id(id)
+        if kept_id not in self._broker.tables.subscriptions:
+            return False
+        self._broker.interests.end_subscription(self._broker.peers[ABSENT], kept_id, now_s)
+        return True
 
     def holds_back(self, entry: Entry) -> bool:
         """Whether the confirmation of a neighbour's advertisement waits until all clients have had time to return.
@@ -125,10 +172,15 @@ class ReplicaDuties:
             self._returning[peer.name] = None
             peer.queue = deque()
 
-    def client_returned(self, peer: Peer) -> None:
+    def client_returned(self, peer: Peer, now_s: float) -> None:
         """A client has told all it wants: it gets what has passed since this broker began, in its order."""
         if self._returning.pop(peer.name, 0) is not None:
             return
+        self._give(peer)
+        if self._waits_for_those_who_came and not self._returning:
+            self._end(now_s)
+
+    def _give(self, peer: Peer) -> None:
         tables = self._broker.tables
         filters = [tables.subscriptions[id].filter for id in peer.subscriptions if id in tables.subscriptions]
         behind = [message for message in peer.queue if not isinstance(message, Publish | bytes)]
@@ -144,14 +196,26 @@ class ReplicaDuties:
         return None if self.is_over else self._ends_s
 
     def wake(self, now_s: float) -> None:
-        """End what was in force for those who have not returned."""
+        """The time is over for those who have not come; those who came and have not said all have a lease's time."""
         if self._ends_s is None or now_s < self._ends_s or self.is_over:
             return
+        if not self._waits_for_those_who_came and any(name in self._broker.peers for name in self._returning):
+            self._waits_for_those_who_came = True
+            self._ends_s += self._broker.config.client_lease_s
+        else:
+            self._end(now_s)
+
+    def _end(self, now_s: float) -> None:
+        """End what was in force for those who have not returned."""
         self.is_over = True
         broker = self._broker
-        for name in list(self._returning):
+        for name in self._returning:
             if name in broker.peers:
-                self.client_returned(broker.peers[name])
+                self._give(broker.peers[name])
+        self._returning.clear()
+        kept = [entry.id for entry in broker.tables.subscriptions.values() if entry.hop == ABSENT]
+        for id in [id for id in kept if ABSENT in id]:  # before those under their own names, which cover them
+            broker.interests.end_subscription(broker.peers[ABSENT], id, now_s)
         broker.interests.end_all_from(ABSENT, now_s)
         del broker.peers[ABSENT]
         broker.on_publication = self._route

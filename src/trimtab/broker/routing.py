@@ -57,6 +57,8 @@ class RoutingTables:
         self._matcher: Matcher = Matcher()
         self._told_advertisements: dict[str, AdvertisementSet] = {}
         self._told_subscriptions: dict[str, ForwardingSet] = {}
+        self._only_for: dict[str, dict[str, None]] = {}
+        """Subscriptions that no other neighbours than these are told of."""
 
     def add_neighbour(self, name: str) -> list[Say]:
         """A link to a neighbour appears: it is told every advertisement that it must know."""
@@ -167,17 +169,23 @@ class RoutingTables:
         """Forget a subscription; what it covered is told before its end is."""
         entry = self.subscriptions.pop(id)
         self._matcher.remove(entry.id)
+        self._only_for.pop(id, None)
         said: list[Say] = []
         for neighbour, told in self._told_subscriptions.items():
             if id in told:
                 said.extend(self._say_subscriptions(neighbour, told.remove(id)))
         return said
 
+    def only_for(self, id: str, neighbours: Iterable[str]) -> None:
+        """Tell a subscription, as long as it does not come from elsewhere, to no other neighbours than these."""
+        self._only_for[id] = dict.fromkeys(neighbours)
+
     def claim_subscription(self, entry: Entry) -> list[Say]:
         """A subscription comes from another neighbour or client than before; a neighbour is not told of its own."""
         self._matcher.remove(entry.id)
         self._matcher.add(entry.id, entry.filter, entry.hop)
         self.subscriptions[entry.id] = entry
+        self._only_for.pop(entry.id, None)
         said: list[Say] = []
         for neighbour, told in self._told_subscriptions.items():
             if neighbour == entry.hop and entry.id in told:
@@ -224,7 +232,7 @@ class RoutingTables:
         return self._told_advertisements[neighbour].told(), self._told_subscriptions[neighbour].told()
 
     def _is_wanted(self, neighbour: str, subscription: Entry) -> bool:
-        if subscription.hop == neighbour:
+        if subscription.hop == neighbour or neighbour not in self._only_for.get(subscription.id, self.neighbours):
             return False
         return any(
             advertisement.hop == neighbour and advertisement.filter.intersects(subscription.filter)
@@ -239,6 +247,8 @@ class RoutingTables:
     def _tell_subscription(self, neighbour: str, entry: Entry) -> list[Say]:
         told = self._told_subscriptions[neighbour]
         if entry.hop == neighbour or entry.id in told:
+            return []
+        if neighbour not in self._only_for.get(entry.id, self.neighbours):
             return []
         return self._say_subscriptions(neighbour, told.add(entry.id, entry.filter))
 

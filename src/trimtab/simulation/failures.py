@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from trimtab.broker.core import Broker
 from trimtab.protocol.effects import Replace
+from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
 
 if TYPE_CHECKING:
@@ -86,11 +88,24 @@ class Failures:
                 message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)
             ]
         lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
-        self.lost_with_brokers |= lost
         if broker.safe is not None:
-            lost = set()  # what is safe is not lost with any one broker
+            may_be_lost = self._not_handed_back(broker) & self.lost_with_brokers
+            self.lost_with_brokers |= lost
+            lost = may_be_lost  # with this broker and with one before it; with any one nothing is lost
+        else:
+            self.lost_with_brokers |= lost
         clients = [peer.name for peer in broker.peers.values() if peer.role == "client"]
         self._world.checker.broker_died(clients, lost)
+
+    def _not_handed_back(self, broker: Broker) -> set[tuple[str, int]]:
+        """Publications that have not arrived yet at the neighbour that they are for."""
+        waiting = [
+            message
+            for peer in broker.peers.values()
+            if peer.role == "broker"
+            for message in Link.undelivered_data(peer.link)
+        ]
+        return {(message.publisher, message.sequence) for message in waiting if isinstance(message, Publish)}
 
     def hang(self, name: str) -> None:
         """Let a broker do nothing any more while its connections stand."""
