@@ -3,10 +3,12 @@
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.activedata.emergency import City, Pairs, Record, statements
 from trimtab.activedata import ActiveData, StatementError
+from trimtab.activedata.engine import RunningChannel
 from trimtab.activedata.fields import Scalar
 from trimtab.activedata.spark_views import LOCAL_ROWS_COUNT, SparkViews
 
@@ -275,3 +277,50 @@ def test_a_change_for_one_channel_plans_that_one_beside_the_others(
     happen("fire")
     assert active.catalog.subscriptions_count(1) == 1
     assert found_ids(active, floods) == seen
+
+
+def test_many_subscriptions_are_kept_with_their_plan_when_they_rest(
+    active: ActiveData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimtab.activedata.prepared.MANY_COUNT", 1)
+    active.run(REPORTS + FEED + OF_TYPE)
+    flood, _ = (active.subscribe("OfType", "B1", event=event) for event in ("flood", "fire"))
+    plans = active.engine._prepared._plans
+    kept = []
+    for number in range(4):
+        if number == 2:
+            storms = active.subscribe("OfType", "B1", event="storm")
+        active.feed("reports", [report(number), report(number + 100, "storm")])
+        active.settle()
+        kept.append(next(iter(plans.values()), None))
+    assert kept[0] is None
+    assert kept[1] is not None
+    assert kept[2] is kept[1]  # it is not used, for there are others now
+    assert kept[3] is not kept[1]
+    assert found_ids(active, flood) == ["r0", "r1", "r2", "r3"]
+    assert found_ids(active, storms) == ["r102", "r103"]
+
+
+def test_a_plan_that_compares_all_with_all_is_kept_for_few(active: ActiveData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimtab.activedata.prepared.PAIRS_MAX_COUNT", 4)
+    farther = "CREATE CONTINUOUS CHANNEL Farther(x DOUBLE) AS SELECT r.reportId FROM Reports r WHERE r.x > :x;"
+    active.run(REPORTS + FEED + farther)
+    subscription = active.subscribe("Farther", "B1", x=1.0)
+    plans = active.engine._prepared._plans
+    active.feed("reports", [report(1), report(2)])
+    active.settle()
+    (plan,) = plans.values()
+    assert plan.loops
+    asked: list[int] = []
+    query = active.engine.query
+
+    def counted(group: list[RunningChannel], records: pa.Table) -> object:
+        asked.append(records.num_rows)
+        return query(group, records)
+
+    monkeypatch.setattr(active.engine, "query", counted)
+    for count, asked_count in ((4, 0), (5, 1)):
+        active.feed("reports", [report(10 * count + number) for number in range(count)])
+        active.settle()
+        assert len(asked) == asked_count
+    assert len(found_ids(active, subscription)) == 10

@@ -272,8 +272,8 @@ class _Compiler:
     def _order_for_few(self, driver: FromItem, where: list[Conjunct], grids: list[Grid]) -> list[FromItem | None]:
         """The new records first, then always a relation that most conditions tie to those before it."""
         ties = [self._relations_of(each.tokens) for each in where if len(split_at(each.tokens, "=")) == 2]
-        pairs = [self._relations_of(each.tokens) for each in where]
-        near = [each for each in pairs if any(grid.spread in each for grid in grids) and len(each) == 2]
+        others = [self._relations_of(each.tokens) for each in where if len(split_at(each.tokens, "=")) != 2]
+        near = [each for each in others if any(grid.spread in each for grid in grids) and len(each) == 2]
         left: list[FromItem | None] = [None, *(item for item in self.body.items if item is not driver)]
         order: list[FromItem | None] = [driver]
         placed = {driver.alias.lower()}

@@ -22,7 +22,7 @@ from trimtab.activedata.catalog_entries import ChannelEntry
 from trimtab.activedata.channel_queries import ChannelQuery
 from trimtab.activedata.datasets import StoredDataset
 from trimtab.activedata.errors import ActiveDataError, StorageError
-from trimtab.activedata.prepared import PAIRS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
+from trimtab.activedata.prepared import KEPT_SUBSCRIPTIONS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
 from trimtab.activedata.results import Results
 from trimtab.activedata.spark_errors import is_data_mistake, is_spark_gone, spark_reason
 from trimtab.activedata.spark_views import SparkViews, SubscriptionTable
@@ -222,25 +222,27 @@ class Engine:
 
     def ask(self, group: list[RunningChannel], records: pa.Table) -> pa.Table:
         """The results of channels for new records: channel, subscription, record and payload."""
-        subscriptions_count = max(channel.subscriptions.count for channel in group)
+        subscriptions_count = sum(channel.subscriptions.count for channel in group)
         if (
             records.num_rows <= RECORDS_MAX_COUNT
-            and records.num_rows * subscriptions_count <= PAIRS_MAX_COUNT
+            and subscriptions_count <= KEPT_SUBSCRIPTIONS_MAX_COUNT
             and all(channel.query.is_lasting for channel in group)
         ):
-            found = self._ask_prepared(group, records)
+            found = self._ask_prepared(group, records, subscriptions_count)
             if found is not None:
                 return found
         return self.query(group, records).toArrow()
 
-    def _ask_prepared(self, group: list[RunningChannel], records: pa.Table) -> pa.Table | None:
+    def _ask_prepared(
+        self, group: list[RunningChannel], records: pa.Table, subscriptions_count: int
+    ) -> pa.Table | None:
         by_id = {channel.entry.id: channel for channel in group}
         versions = {each: self._version(channel) for each, channel in by_id.items()}
 
         def text(ids: list[int], view: str) -> str:
             return self._text([by_id[each] for each in ids], view, few_records=True)
 
-        return self._prepared.ask(versions, records, text)
+        return self._prepared.ask(versions, records, text, subscriptions_count)
 
     def _version(self, channel: RunningChannel) -> object:
         """What the plan of a channel depends on."""
