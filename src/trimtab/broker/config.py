@@ -71,6 +71,13 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """The protocol by which this broker replaces an earlier life of its name, if it does; then `neighbours` are all
     those of the earlier life."""
 
+    assists: str = ""
+    """The broker whose load this one shares, if it does; then `replica` is the protocol by which it learns its routes,
+    and `neighbours` are those of that broker and the broker itself."""
+
+    reorders: bool = False
+    """Of an assistant: whether publications that take different ways are put in order again behind them."""
+
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("a broker needs a name")
@@ -78,6 +85,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"broker {self.name}: a replica needs a configuration of replication and one of its protocols"
             )
+        if self.assists and (not self.replica or self.acknowledges == "safe"):
+            raise ValueError(f"broker {self.name}: an assistant needs a protocol, and cannot keep what is safe")
         if self.acknowledges == "safe" and (
             self.slow_policy != "block" or (self.replication is not None and self.replication.protocol != "synchronous")
         ):

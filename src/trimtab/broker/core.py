@@ -9,7 +9,7 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -122,6 +122,8 @@ class Broker:
             self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
         self.on_publication = self.route
         """What is done with a publication whose turn has come; a replica does more for a while."""
+        self.choose_hops: Callable[[str, list[str]], list[str]] | None = None
+        """Which of all who want a publication it goes to, where some get it otherwise."""
         self.safe = SafeDelivery(self) if config.acknowledges == "safe" else None
         """What is handed on and kept until it is safe, if that is promised."""
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
@@ -172,7 +174,18 @@ class Broker:
         """The greeting for a connection to a peer, known or not."""
         known = self.peers.get(peer)
         expects, resumes = (known.link.expects, known.session) if known else (1, "")
-        return Hello(VERSION, "broker", self.name, self.config.session, expects, resumes, self.config.replica)
+        config = self.config
+        return Hello(
+            VERSION,
+            "broker",
+            self.name,
+            config.session,
+            expects,
+            resumes,
+            config.replica,
+            config.assists,
+            config.reorders,
+        )
 
     @property
     def input_count(self) -> int:
@@ -390,6 +403,8 @@ class Broker:
             agents.matched(message, hops, now_s)
         if not is_from_client and source in hops:
             hops.remove(source)
+        if self.choose_hops is not None:
+            hops = self.choose_hops(source, hops)
         if message.cause and agents is not None:
             agents.traced(message, source, hops, now_s)
         self.counters.publications_out_count += len(hops)
@@ -465,6 +480,8 @@ class Broker:
 
     def _control(self, name: str, message: AnyMessage, now_s: float) -> list[Effect]:
         peer = self.peers[name]
+        if peer.assists and self.replacement is not None:
+            return self.replacement.from_assistant(peer, message, now_s)
         match message:
             case Advertise():
                 self.interests.advertise(peer, message, now_s)
@@ -554,7 +571,7 @@ class Broker:
             return [Close(name, problem)]
         peer = self.peers.get(name)
         if peer is not None and not self._goes_on(peer, hello):
-            if hello.replica and self.replacement is not None:
+            if hello.replica and not hello.assists and self.replacement is not None:
                 self.replacement.begin(peer, hello, now_s)
             else:
                 self.remove_peer(name, now_s)
@@ -567,7 +584,9 @@ class Broker:
         peer.link.connect(hello.expects, now_s)
         self._watch.add(peer)
         self._maybe_sendable[name] = None
-        if is_new and peer.role == "broker":
+        if is_new and hello.assists and self.replacement is not None:
+            self.replacement.assistant_came(peer, hello, now_s)
+        elif is_new and peer.role == "broker":
             peer.behind[name] = ""
             self.reach.tell_members(peer, now_s)
             self.interests.say(self.tables.add_neighbour(name), now_s)
@@ -579,6 +598,10 @@ class Broker:
         elif is_new and self.replacement is not None:
             self.replacement.client_came(peer, hello)
         return []
+
+    def same_side(self, assistant: str, neighbour: str) -> None:
+        """What comes from an assistant is like what comes from the neighbour that it assists."""
+        self._input.same_side[assistant] = neighbour
 
     # ---- earlier lives of neighbours and of this broker ----
 
@@ -630,6 +653,10 @@ class Broker:
             return f"the name {name} is already in use"
         if known is None and hello.role == "broker" and (cycle := self.reach.cycle_with(name)):
             return cycle
+        if known is None and hello.assists:
+            if self.replacement is None:
+                return f"{self.name} knows nothing of assistants"
+            return self.replacement.assistance.problem_with(hello) or None
         if known is None and hello.role == "client" and len(self.peers) >= self.config.clients_max_count:
             return f"this broker keeps at most {self.config.clients_max_count:,} sessions"
         return None
@@ -671,7 +698,7 @@ class Broker:
         self.interests.awaits_no_more(name, now_s)
         self.tell_agents(NeighboursChanged(), now_s)
         if self.replacement is not None:
-            self.replacement.neighbour_gone(name, now_s)
+            self.replacement.neighbour_gone(peer, now_s)
 
     def _wake(self, now_s: float) -> list[Effect]:
         if self._agents is not None:

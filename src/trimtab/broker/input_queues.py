@@ -31,6 +31,8 @@ class InputQueues:
         """Data that must wait for a congested queue; of each source everything is either here or in `data`."""
         self.congested: dict[str, None] = {}
         """Those whose output queue is congested."""
+        self.same_side: dict[str, str] = {}
+        """Assistants of neighbours: what comes from them never goes to those neighbours."""
 
     def data_from(self, source: str) -> deque[Item]:
         """Where data of a source waits now."""
@@ -64,6 +66,7 @@ class InputQueues:
 
     def _must_wait(self, source: str) -> bool:
         """Whether data of a source could add to a congested queue: it never goes back to a neighbour it came from."""
+        source = self.same_side.get(source, source)
         return any(name != source or self._peers[name].role == "client" for name in self.congested)
 
     def _sort(self) -> None:

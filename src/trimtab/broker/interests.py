@@ -55,7 +55,7 @@ class Interests:
         """Put an advertisement into the tables and pass it on."""
         self._own_advertisement(entry, now_s)
         self.say(self._broker.tables.add_advertisement(entry), now_s)
-        if self._advertisement_confirmations.begin(entry.id):
+        if self._broker.config.assists or self._advertisement_confirmations.begin(entry.id):
             self._confirm_advertisements([entry.id], now_s)
 
     def _own_advertisement(self, entry: Entry, now_s: float) -> None:
@@ -84,11 +84,13 @@ class Interests:
     def install_subscription(self, entry: Entry, now_s: float) -> None:
         """Put a subscription into the tables and pass it on."""
         self.say(self._broker.tables.add_subscription(entry), now_s)
-        if self._subscription_confirmations.begin(entry.id):
+        if self._broker.config.assists or self._subscription_confirmations.begin(entry.id):
             self._confirm_subscriptions([entry.id], now_s)
 
     def unadvertise(self, peer: Peer, id: str, now_s: float) -> None:
         """A neighbour, client or agent ends an advertisement of its own."""
+        if self._broker.replacement is not None and self._broker.replacement.assistance.defers_end(peer, id):
+            return
         if self._owns(peer, self._broker.tables.advertisements.get(id), id, now_s):
             peer.advertisements.pop(id, None)
             if peer.announcements is not None:
@@ -199,8 +201,11 @@ class Interests:
             self._confirm(self._broker.tables.subscriptions[id], now_s)
 
     def _confirm(self, entry: Entry, now_s: float) -> None:
-        """Tell the sender that it is in force; a neighbour that owes us its own part is not made to wait for itself."""
-        if self._awaited_besides(entry.hop):
+        """Tell the sender that it is in force; a neighbour that owes us its own part is not made to wait for itself.
+
+        An assistant says what it knows itself; behind it those are asked whom the broker that it assists asks.
+        """
+        if self._awaited_besides(entry.hop) and not self._broker.config.assists:
             self._held_confirmations.append((entry.hop, entry.id))
         else:
             self._broker.send(entry.hop, Confirmed(id=entry.id), now_s)

@@ -37,6 +37,8 @@ class Peer:
         self.link = link
         self.queue: DataQueue = link.data
         """Where data for it is put: the queue of its link, except while that must wait for a replica's routes."""
+        self.assists = ""
+        """The broker whose load it shares, if it does."""
         self.queue_max_count = queue_max_count
         """Publications that may wait for it."""
         self.last_sequence = 0

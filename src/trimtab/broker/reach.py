@@ -23,6 +23,8 @@ class Reach:
     def tell_members(self, peer: Peer, now_s: float) -> None:
         """Tell a neighbour which brokers it reaches through this one."""
         others = self.brokers_besides(peer)
+        if peer.assists:
+            return  # it is reached through nobody, and reaches nobody
         self._broker.send(peer.name, Members(names=tuple(others), addresses=tuple(others.values())), now_s)
 
     def brokers_besides(self, peer: Peer) -> dict[str, str]:
@@ -67,7 +69,7 @@ class Reach:
     def tell_other_brokers(self, source: Peer, message: AnyMessage, now_s: float) -> None:
         """Pass something on to all neighbours but the one that it came from."""
         for peer in self._broker.peers.values():
-            if peer is not source and peer.role == "broker":
+            if peer is not source and peer.role == "broker" and not peer.assists:
                 self._broker.send(peer.name, message, now_s)
 
     def cycle_with(self, name: str) -> str:

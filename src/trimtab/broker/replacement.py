@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trimtab.broker.assistance import Assistance
+from trimtab.broker.assistant import AssistantDuties
 from trimtab.broker.peers import Peer
 from trimtab.broker.replica import ABSENT, ReplicaDuties
 from trimtab.broker.routing import Entry
 from trimtab.language import Filter
 from trimtab.protocol.codec import decode_publication
-from trimtab.protocol.effects import Effect
+from trimtab.protocol.effects import Assist, Effect, Replace
 from trimtab.protocol.frames import Hello
 from trimtab.protocol.messages import (
     Advertise,
@@ -22,6 +24,7 @@ from trimtab.protocol.messages import (
     AnyMessage,
     KnownFilter,
     Neighbours,
+    Progress,
     Publish,
     Replicated,
     Returned,
@@ -63,9 +66,13 @@ class Replacement:
         self.config = config
         self._watch = NeighbourWatch(broker.name, broker.config.address, config)
         self._replaced: dict[str, _Replaced] = {}
-        self.duties: ReplicaDuties | None = None
-        """What a replica does besides; None for others."""
-        if broker.config.replica:
+        self.assistance = Assistance(broker, config.progress_every_s)
+        """Brokers that share the load of neighbours, or of this one."""
+        self.duties: ReplicaDuties | AssistantDuties | None = None
+        """What a replica or an assistant does besides; None for others."""
+        if broker.config.assists:
+            self.duties = AssistantDuties(broker, config)
+        elif broker.config.replica:
             self.duties = ReplicaDuties(broker, config)
         self._conversation = Conversation(broker.config.neighbours if broker.config.replica else ())
 
@@ -78,8 +85,16 @@ class Replacement:
         if hello.replica:
             self._reply(self._conversation.asked_by(peer.name), now_s)
 
-    def neighbour_gone(self, name: str, now_s: float) -> None:
+    def assistant_came(self, peer: Peer, hello: Hello, now_s: float) -> None:
+        """A broker that shares the load of a neighbour, or of this one, greets."""
+        self.assistance.came(peer, hello, now_s)
+        self._watch.came(peer.name, peer.session, now_s)
+        self._reply(self._conversation.asked_by(peer.name), now_s)
+
+    def neighbour_gone(self, peer: Peer, now_s: float) -> None:
         """A link was taken away for good."""
+        name = peer.name
+        self.assistance.gone(peer, now_s)
         self._watch.gone(name)
         self._replaced.pop(name, None)
         if self.duties is not None:
@@ -90,14 +105,14 @@ class Replacement:
     def tell_neighbours(self, now_s: float) -> None:
         """Tell each neighbour who the others are."""
         for peer in self._broker.peers.values():
-            if peer.role == "broker":
+            if peer.role == "broker" and not peer.assists:
                 self._tell_neighbours_to(peer, now_s)
 
     def _tell_neighbours_to(self, peer: Peer, now_s: float) -> None:
         others = {
             other.name: other.behind.get(other.name, "")
             for other in self._broker.peers.values()
-            if other.role == "broker" and other is not peer
+            if other.role == "broker" and other is not peer and not other.assists
         }
         self._broker.send(peer.name, Neighbours(names=tuple(others), addresses=tuple(others.values())), now_s)
 
@@ -115,14 +130,25 @@ class Replacement:
 
     def wake_at_s(self) -> float | None:
         """When there is something to do."""
-        times_s = [self._watch.wake_at_s(), None if self.duties is None else self.duties.wake_at_s()]
+        times_s = [self._watch.wake_at_s(), self.assistance.wake_at_s()]
+        if self.duties is not None:
+            times_s.append(self.duties.wake_at_s())
         return min((time_s for time_s in times_s if time_s is not None), default=None)
 
     def wake(self, now_s: float) -> list[Effect]:
         """Do what is due."""
         if self.duties is not None:
             self.duties.wake(now_s)
-        return [*self._watch.look(self._signs_of, self._ask, now_s)]
+        effects = self.assistance.wake(now_s)
+        for wanted in self._watch.look(self._signs_of, self._ask, now_s):
+            if self.assistance.is_assistant(wanted.broker):
+                if isinstance(wanted, Replace):
+                    self._broker.remove_peer(wanted.broker, now_s)
+            elif self.assistance.has_assistant(wanted.broker) and isinstance(wanted, Assist):
+                pass
+            elif not self._broker.config.assists:
+                effects.append(wanted)
+        return effects
 
     def _signs_of(self, name: str) -> Signs:
         peer = self._broker.peers[name]
@@ -137,6 +163,7 @@ class Replacement:
     def begin(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """A replica greets under the name of a neighbour: begin a link with it and tell it what the other knew."""
         broker, tables, name = self._broker, self._broker.tables, peer.name
+        self.assistance.gone(peer, now_s)
         advertisements, subscriptions = tables.told_to(name)
         before = self._replaced.get(name)
         replaced = self._replaced[name] = _Replaced(
@@ -302,11 +329,26 @@ class Replacement:
                 self._reply(self._conversation.subscriptions_told(peer.name), now_s)
             case Replicated():
                 self._end(peer, message, now_s)
+            case Progress() if isinstance(self.duties, AssistantDuties):
+                self.duties.progress(peer, message)
+            case Progress():
+                return self.assistance.progress(peer, message, now_s)
             case Unclaimed():
                 if self.duties is not None:
                     self.duties.unclaimed(peer, message, now_s)
             case _:
                 pass  # not about neighbours or replicas
+        return []
+
+    def from_assistant(self, peer: Peer, message: AnyMessage, now_s: float) -> list[Effect]:
+        """A message of a broker that shares the load of a neighbour, or of this one."""
+        match message:
+            case SubscriptionsWanted():
+                self._reply(self._conversation.subscriptions_wanted_by(peer.name), now_s)
+            case Progress():
+                return self.assistance.progress(peer, message, now_s)
+            case _:
+                self.assistance.handle(peer, message, now_s)
         return []
 
     def client_came(self, peer: Peer, hello: Hello) -> None:

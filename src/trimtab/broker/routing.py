@@ -59,6 +59,8 @@ class RoutingTables:
         self._told_subscriptions: dict[str, ForwardingSet] = {}
         self._only_for: dict[str, dict[str, None]] = {}
         """Subscriptions that no other neighbours than these are told of."""
+        self._twins: dict[str, str] = {}
+        """Assistants: each is told what the neighbour that it assists is told, or if it assists us, of our clients."""
 
     def add_neighbour(self, name: str) -> list[Say]:
         """A link to a neighbour appears: it is told every advertisement that it must know."""
@@ -71,6 +73,19 @@ class RoutingTables:
                 said.extend(self._tell_advertisement(name, entry))
         return said
 
+    def add_twin(self, name: str, assisted: str) -> list[Say]:
+        """A link to an assistant of a neighbour, or of this broker itself (""), appears: it is told all at once."""
+        self._twins[name] = assisted
+        said = self.add_neighbour(name)
+        for entry in list(self.subscriptions.values()):
+            if self._is_wanted(name, entry):
+                said.extend(self._tell_subscription(name, entry))
+        return said
+
+    def _twins_of(self, hop: str) -> list[str]:
+        """A neighbour and its assistant."""
+        return [hop, *(name for name, assisted in self._twins.items() if assisted == hop)]
+
     def remove_neighbour(self, name: str) -> list[Say]:
         """A link is gone for good: all that came over it ends."""
         self.cut_neighbour(name)
@@ -79,6 +94,7 @@ class RoutingTables:
     def cut_neighbour(self, name: str) -> None:
         """Tell a neighbour nothing more; what came from it stays until `remove_all_from`."""
         del self.neighbours[name]
+        self._twins.pop(name, None)
         del self._told_advertisements[name]
         del self._told_subscriptions[name]
 
@@ -142,17 +158,18 @@ class RoutingTables:
         if entry.hop in self.neighbours:
             for subscription in list(self.subscriptions.values()):
                 if entry.filter.intersects(subscription.filter):
-                    said.extend(self._tell_subscription(entry.hop, subscription))
+                    for neighbour in self._twins_of(entry.hop):
+                        said.extend(self._tell_subscription(neighbour, subscription))
         return said
 
     def _push_back(self, hop: str) -> list[Say]:
         """End the subscriptions at a neighbour that no advertisement pulls there any more."""
         said: list[Say] = []
-        subscriptions = self._told_subscriptions.get(hop)
-        if subscriptions is not None:
-            for subscription in list(self.subscriptions.values()):
-                if subscription.id in subscriptions and not self._is_wanted(hop, subscription):
-                    said.extend(self._say_subscriptions(hop, subscriptions.remove(subscription.id)))
+        for neighbour in self._twins_of(hop):
+            told = self._told_subscriptions.get(neighbour)
+            for subscription in list(self.subscriptions.values()) if told is not None else ():
+                if told is not None and subscription.id in told and not self._is_wanted(neighbour, subscription):
+                    said.extend(self._say_subscriptions(neighbour, told.remove(subscription.id)))
         return said
 
     def add_subscription(self, entry: Entry) -> list[Say]:
@@ -234,19 +251,25 @@ class RoutingTables:
     def _is_wanted(self, neighbour: str, subscription: Entry) -> bool:
         if subscription.hop == neighbour or neighbour not in self._only_for.get(subscription.id, self.neighbours):
             return False
+        if self._twins:
+            neighbour = self._twins.get(neighbour, neighbour)
+            if not neighbour:
+                return subscription.hop not in self.neighbours
+            if subscription.hop == neighbour:
+                return False
         return any(
             advertisement.hop == neighbour and advertisement.filter.intersects(subscription.filter)
             for advertisement in self.advertisements.values()
         )
 
     def _tell_advertisement(self, neighbour: str, entry: Entry) -> list[Say]:
-        if entry.hop == neighbour:
+        if entry.hop == self._twins.get(neighbour, neighbour) or self._twins.get(neighbour) == "":
             return []
         return self._say_advertisements(neighbour, self._told_advertisements[neighbour].add(entry.id, entry.filter))
 
     def _tell_subscription(self, neighbour: str, entry: Entry) -> list[Say]:
         told = self._told_subscriptions[neighbour]
-        if entry.hop == neighbour or entry.id in told:
+        if entry.hop == self._twins.get(neighbour, neighbour) or entry.id in told:
             return []
         if neighbour not in self._only_for.get(entry.id, self.neighbours):
             return []

@@ -1,4 +1,4 @@
-"""`trimtab sim replication-table`: which replication protocol keeps which property when a broker dies."""
+"""`trimtab sim replication-table`: which replication protocol keeps which property when a broker fails."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def replication_table(
             promise = "promised" if cell.is_promised else "not promised"
             seen = f"violated in {cell.violated_count:,} of {table.runs_count:,} runs"
             first = "" if cell.first_seed is None else f", first by seed {cell.first_seed}"
-            typer.echo(f"{cell.protocol:<12} {cell.property_name:<14} {promise:<13} {seen}{first}")
+            typer.echo(f"{cell.protocol:<22} {cell.property_name:<15} {promise:<13} {seen}{first}")
         for protocol, degree in table.ordering_degree_ratios.items():
-            typer.echo(f"{protocol:<12} ordering degree {degree:.3f}")
+            typer.echo(f"{protocol:<22} ordering degree {degree:.3f}")
         for mistake in table.mistakes[:20]:
             typer.echo(f"MISTAKE {mistake}")
     if not table.is_reproduced:

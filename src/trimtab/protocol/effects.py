@@ -139,6 +139,19 @@ class Replace(msgspec.Struct, frozen=True):
     """The names and addresses of all brokers that it was linked to, the one that asks included."""
 
 
+class Assist(msgspec.Struct, frozen=True):
+    """Have an assistant started that shares the load of a broker that is congested, unless it has one."""
+
+    broker: str
+    session: str
+    """The life that is congested; for a later one nothing is to be done."""
+    protocol: str
+    reorders: bool
+    """Whether publications that take different ways are put in order again."""
+    neighbours: tuple[tuple[str, str], ...]
+    """The names and addresses of all brokers that it is linked to, the one that asks included."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something for the records, if any are kept."""
 
@@ -158,5 +171,6 @@ Effect: TypeAlias = (
     | MeasureRoundTrips
     | Record
     | Replace
+    | Assist
     | BackEndRequest
 )

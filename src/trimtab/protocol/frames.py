@@ -23,7 +23,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     `session` stays the same while one end lives, so that the other can tell a reconnection from a restart; `expects`
     is the number of the next frame that the sender has not seen; `resumes` is the session of the other end that the
     sender remembers, empty if it remembers none. A link goes on only where both ends remember each other.
-    `replica` is the protocol by which the sender replaces an earlier life of the broker of its name, if it does.
+    `replica` is the protocol by which the sender replaces an earlier life of the broker of its name, if it does, or
+    learns the routes of the broker that it `assists`; with `reorders` publications of the two are put in order again.
     """
 
     version: int
@@ -33,6 +34,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     expects: int
     resumes: str = ""
     replica: str = ""
+    assists: str = ""
+    reorders: bool = False
 
 
 class Payload(msgspec.Struct, frozen=True):

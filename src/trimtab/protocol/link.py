@@ -125,6 +125,11 @@ class Link:
         return self._data_sent_count
 
     @property
+    def waiting_data_count(self) -> int:
+        """Data messages that the peer has not dealt with, sent or not."""
+        return len(self.data) + self._data_sent_count - self._peer_done_count
+
+    @property
     def unacknowledged_count(self) -> int:
         """Messages sent but not acknowledged."""
         return self._next_number - self._oldest_number

@@ -337,6 +337,27 @@ class Unclaimed(Message, frozen=True, tag="unclaimed"):
     subscriptions: tuple[KnownFilter, ...]
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """The last publication of a publisher's session that was passed on."""
+
+    publisher: str
+    session: str
+    sequence: int
+
+
+class Progress(Message, frozen=True, tag="progress"):
+    """A marker that a broker sends over both ways where an assistant shares a neighbour's load.
+
+    Who has it over both has all publications that its origin sent before it; whoever passes it on adds which are the
+    last of them that it passed on. One of the broker whose load is shared, over its own way alone, is about its own
+    clients; its first one, number 0, says that publications may come over both ways from there on.
+    """
+
+    origin: str
+    number: int
+    sent: tuple[Sent, ...] = ()
+
+
 class Returned(Message, frozen=True, tag="returned"):
     """A client whose broker has begun another life has told it all that the earlier one knew."""
 
@@ -373,6 +394,7 @@ MapMessage = (
     | SubscriptionsTold
     | Replicated
     | Unclaimed
+    | Progress
     | Returned
 )
 """Every message but publications: those that travel as maps."""
@@ -381,7 +403,7 @@ AnyMessage = MapMessage | Publish
 """Every message."""
 
 
-_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, Cancel, End})
+_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, Cancel, End, Progress})
 
 
 def is_control(message: Message | bytes) -> bool:

@@ -11,6 +11,9 @@ Protocol: TypeAlias = Literal["basic", "synchronous", "incremental"]
 
 PROTOCOLS: Final[tuple[Protocol, ...]] = get_args(Protocol)
 
+Assisting: TypeAlias = Literal["never", "scheduling", "reordering"]
+"""Whether an assistant shares the load of a congested broker, and whether order is kept then (section 4.3)."""
+
 
 class ReplicationConfig(msgspec.Struct, frozen=True):
     """One broker's settings."""
@@ -18,6 +21,13 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     protocol: Protocol = "synchronous"
     """basic: publications go on at once and may be lost; synchronous: they wait until all routes are there;
     incremental: each goes on when a route for it is there, in whatever order that happens."""
+
+    assisting: Assisting = "never"
+    """never: a congested neighbour holds its sources back; scheduling: an assistant takes the part of its publications
+    that waits least there, in whatever order they arrive; reordering: and they are put in order again behind it."""
+
+    progress_every_s: float = 0.05
+    """With re-ordering: how often is said what was sent over both ways; a publication waits for so long at most."""
 
     look_every_s: float = 0.5
     """How often a neighbour's signs of life are looked at; one that was silent since the last look is asked."""
@@ -49,7 +59,15 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"no protocol of replication is called {self.protocol}; there are {', '.join(PROTOCOLS)}")
-        times_s = (self.look_every_s, self.suspect_after_s, self.crash_after_s, self.hang_after_s)
+        if self.assisting not in get_args(Assisting):
+            raise ValueError(f"an assistant is started {' or '.join(get_args(Assisting))}, and not {self.assisting}")
+        times_s = (
+            self.look_every_s,
+            self.suspect_after_s,
+            self.crash_after_s,
+            self.hang_after_s,
+            self.progress_every_s,
+        )
         if min(*times_s, self.congested_after_s, self.ask_again_s, self.clients_return_within_s) <= 0:
             raise ValueError("every time of replication is positive")
         if self.hang_after_s < 2 * self.look_every_s:

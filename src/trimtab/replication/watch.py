@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trimtab.protocol.effects import Replace
+from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.messages import Neighbours
 from trimtab.replication.config import ReplicationConfig
 from trimtab.replication.detection import Look, Signs, Verdict, Watched
@@ -80,18 +80,21 @@ class NeighbourWatch:
         """When to look next."""
         return self._look_at_s
 
-    def look(self, signs_of: Callable[[str], Signs], ask: Callable[[str], None], now_s: float) -> list[Replace]:
-        """Look at all neighbours if it is time; returns what is to be replaced."""
+    def look(
+        self, signs_of: Callable[[str], Signs], ask: Callable[[str], None], now_s: float
+    ) -> list[Replace | Assist]:
+        """Look at all neighbours if it is time; returns what is to be replaced or assisted."""
         if self._look_at_s is None or now_s < self._look_at_s:
             return []
         self._look_at_s = now_s + self._config.look_every_s
-        wanted: list[Replace] = []
+        wanted: list[Replace | Assist] = []
+        assists = self._config.assisting != "never"
         for name, known in self._neighbours.items():
             look: Look = known.watched.look(signs_of(name), now_s)
             known.verdict = look.verdict
             if look.asks:
                 ask(name)
-            if look.verdict not in ("crash", "hang"):
+            if look.verdict not in ("crash", "hang") and not (assists and look.verdict == "congestion"):
                 known.asks_next_s = None
                 continue
             everyone = self.neighbours_of(name)
@@ -100,5 +103,13 @@ class NeighbourWatch:
             if now_s >= known.asks_next_s:
                 known.asks_next_s = now_s + len(everyone) * self._config.ask_again_s
                 found = tuple(sorted(everyone.items()))
-                wanted.append(Replace(name, known.session, look.verdict, self._config.protocol, found))
+                wanted.append(self._request(name, known.session, look.verdict, found))
         return wanted
+
+    def _request(
+        self, name: str, session: str, verdict: Verdict, found: tuple[tuple[str, str], ...]
+    ) -> Replace | Assist:
+        config = self._config
+        if verdict == "congestion":
+            return Assist(name, session, config.protocol, config.assisting == "reordering", found)
+        return Replace(name, session, verdict, config.protocol, found)

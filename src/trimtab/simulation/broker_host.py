@@ -11,7 +11,7 @@ from trimtab.broker.core import Broker
 from trimtab.broker.peers import Peer
 from trimtab.load.agents import Agent, ClientStayed
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
+from trimtab.protocol.effects import Assist, Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Step, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.messages import AnyMessage, Publish, Redirect
@@ -125,8 +125,8 @@ class BrokerHost:
         """Told what the broker's agents have for the records, where records are wanted."""
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
-        self.provide: Callable[[Replace], None] | None = None
-        """Who starts replicas, if anybody does."""
+        self.provide: Callable[[Replace | Assist], None] | None = None
+        """Who starts replicas and assistants, if anybody does."""
         self.is_dead = False
         self._clock = clock
         self._transport = transport
@@ -384,7 +384,7 @@ class BrokerHost:
             elif isinstance(effect, Record):
                 if self.records is not None:
                     self.records.told(effect.record)
-            elif isinstance(effect, Replace):
+            elif isinstance(effect, Replace | Assist):
                 if self.provide is not None:
                     self.provide(effect)
             elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self.back_end is not None:

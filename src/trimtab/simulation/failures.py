@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from trimtab.broker.core import Broker
-from trimtab.protocol.effects import Replace
+from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
+from trimtab.simulation.capacity import Capacity
 
 if TYPE_CHECKING:
     from trimtab.simulation.broker_host import BrokerHost
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Provisioner(Protocol):
-    """Who starts a replica for a broker that has failed."""
+    """Who starts a replica for a broker that has failed, or an assistant for one that is congested."""
 
-    def provide(self, request: Replace) -> None:
+    def provide(self, request: Replace | Assist) -> None:
         """Start one, unless that is under way or done."""
         ...
 
@@ -35,18 +36,23 @@ class StandByPool:
         self._world = world
         self._start_after_s = start_after_s
         self.machines_count = machines_count
-        self._under_way: dict[tuple[str, str], None] = {}
+        self._under_way: dict[tuple[str, str, bool], None] = {}
 
-    def provide(self, request: Replace) -> None:
-        """Take a machine; a life that was asked for before is not replaced twice."""
-        key = (request.broker, request.session)
+    def provide(self, request: Replace | Assist) -> None:
+        """Take a machine; a life that was asked for before is not replaced or assisted twice."""
+        key = (request.broker, request.session, isinstance(request, Assist))
         if key in self._under_way or not self.machines_count:
             return
         if self._world.brokers[request.broker].broker.config.session != request.session:
             return
         self.machines_count -= 1
         self._under_way[key] = None
-        self._world.at(self._world.now_s + self._start_after_s, self._world.failures.replace, request)
+        failures = self._world.failures
+        starts_s = self._world.now_s + self._start_after_s
+        if isinstance(request, Assist):
+            self._world.at(starts_s, failures.assist, request)
+        else:
+            self._world.at(starts_s, failures.replace, request)
 
 
 class Failures:
@@ -56,11 +62,12 @@ class Failures:
         self._world = world
         self.provisioner: Provisioner | None = None
         """Who starts replicas; without one a failed broker stays away."""
-        self.requests: list[tuple[float, Replace]] = []
-        """When brokers asked for replicas."""
+        self.requests: list[tuple[float, Replace | Assist]] = []
+        """When brokers asked for replicas and assistants."""
         self.lost_with_brokers: set[tuple[str, int]] = set()
         """Publications that were in the memory of a broker when it died."""
         self.replaced_count = 0
+        self._usual_capacities: dict[str, Capacity] = {}
         self.clients_return_s = 0.5
         """Clients try their broker's address again within so long."""
 
@@ -120,12 +127,33 @@ class Failures:
         if host is None:
             return
         self._world.faults_count["congest"] += 1
-        usual = host.capacity
+        usual = self._usual_capacities.setdefault(name, host.capacity)
         host.capacity = msgspec.structs.replace(usual, cpu_mhz=cpu_mhz)
         self._world.at(self._world.now_s + for_s, setattr, host, "capacity", usual)
 
-    def provide(self, request: Replace) -> None:
-        """A broker asks for a replica."""
+    def assist(self, request: Assist) -> None:
+        """Start a broker that shares the load of another, on a machine as that one has it when it is well."""
+        world = self._world
+        host = world.brokers[request.broker]
+        name = f"{request.broker}~"
+        if host.is_dead or host.broker.config.session != request.session or name in world.brokers:
+            return
+        names = [neighbour for neighbour, _ in request.neighbours]
+        config = msgspec.structs.replace(
+            host.broker.config,
+            name=name,
+            neighbours=(request.broker, *names),
+            replica=request.protocol,
+            assists=request.broker,
+            reorders=request.reorders,
+        )
+        world.start_broker(config, self._usual_capacities.get(request.broker, host.capacity), ())
+        world.add_link(name, request.broker)
+        for neighbour in names:
+            world.add_link(name, neighbour, host.connections[neighbour].latency_s)
+
+    def provide(self, request: Replace | Assist) -> None:
+        """A broker asks for a replica or an assistant."""
         self.requests.append((self._world.now_s, request))
         if self.provisioner is not None:
             self.provisioner.provide(request)

@@ -32,6 +32,8 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
         if waiting_count:
             checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")
     for node in world.brokers.values():
+        if node.is_dead:
+            continue
         if node.broker.held_count:
             checker.violate("stalled", f"{node.broker.held_count} messages are held back in {node.name}")
         for client_name in node.broker.clients_asked_to_move():
@@ -57,6 +59,6 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
         subscriptions += [Placed(e.id, e.filter, e.hop, name) for e in tables.subscriptions.values() if e.hop in agents]
     if len(subscriptions) > _TABLES_SUBSCRIPTIONS_MAX_COUNT:
         return
-    brokers = {name: node.broker for name, node in world.brokers.items()}
+    brokers = {name: node.broker for name, node in world.brokers.items() if not node.broker.config.assists}
     for mistake in table_mistakes(brokers, links, advertisements, subscriptions):
         checker.violate("tables", mistake)

@@ -1,11 +1,12 @@
-"""Table 1 of the replication paper by running: which protocol keeps which property when a broker dies.
+"""Table 1 of the replication paper by running: which protocol keeps which property when a broker fails.
 
 Source: Y. Yoon, V. Muthusamy, H.-A. Jacobsen, on-demand replication for highly available content-based
-publish/subscribe messaging, table 1, permanent failures.
+publish/subscribe messaging, table 1.
 
 Each run draws a small network from its seed: a broker with two to four neighbours, some with a broker behind them,
-publishers that publish steadily, and subscribers in different places that ask for the same. The broker dies while they
-publish and is replaced. What subscribers received is checked for the four properties.
+publishers that publish steadily, and subscribers in different places that ask for the same. While they publish the
+broker dies and is replaced (permanent failures), or is congested and gets an assistant (transient ones). What
+subscribers received is checked for the four properties.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import msgspec
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
-from trimtab.protocol.effects import Deliver
+from trimtab.protocol.effects import Assist, Deliver
 from trimtab.protocol.link import LinkConfig
-from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
+from trimtab.replication.config import Assisting, Protocol, ReplicationConfig
 from trimtab.replication.ordering import ordering_degree_ratio
 from trimtab.replication.properties import (
     PropertyName,
@@ -31,7 +32,7 @@ from trimtab.replication.properties import (
     repeated_deliveries,
 )
 from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Crash
+from trimtab.simulation.faults import Congest, Crash
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.world import World
 
@@ -40,25 +41,39 @@ _BEGIN_S: Final = 5.0
 _PUBLISHING_S: Final = 4.0
 _REST_S: Final = 120.0
 
-PROMISED: Final[dict[Protocol, tuple[PropertyName, ...]]] = {
-    "basic": ("weak ordered",),
-    "synchronous": ("weak complete", "weak ordered"),
-    "incremental": ("weak complete",),
-}
-"""The ticks of the table, for brokers that fail for good."""
 
-NOT_PROMISED: Final[dict[Protocol, tuple[PropertyName, ...]]] = {
-    "basic": ("weak complete",),
-    "synchronous": (),
-    "incremental": ("weak ordered",),
-}
-"""The crosses of the table."""
+class TableRow(msgspec.Struct, frozen=True):
+    """A protocol of the table and what it promises."""
+
+    name: str
+    protocol: Protocol
+    assisting: Assisting
+    """never: the broker dies; otherwise it is congested."""
+    ticks: tuple[PropertyName, ...]
+    crosses: tuple[PropertyName, ...]
+
+
+_COMPLETE: Final[PropertyName] = "strong complete"
+_ORDERED: Final[PropertyName] = "strong ordered"
+
+ROWS: Final = (
+    TableRow("basic", "basic", "never", ("weak ordered",), ("weak complete",)),
+    TableRow("synchronous", "synchronous", "never", ("weak complete", "weak ordered"), ()),
+    TableRow("incremental", "incremental", "never", ("weak complete",), ("weak ordered",)),
+    TableRow("basic-scheduling", "basic", "scheduling", (), (_COMPLETE, _ORDERED)),
+    TableRow("synchronous-scheduling", "synchronous", "scheduling", (_COMPLETE,), (_ORDERED,)),
+    TableRow("incremental-scheduling", "incremental", "scheduling", (_COMPLETE,), (_ORDERED,)),
+    TableRow("basic-reordering", "basic", "reordering", (_ORDERED,), (_COMPLETE,)),
+    TableRow("synchronous-reordering", "synchronous", "reordering", (_COMPLETE, _ORDERED), ()),
+    TableRow("incremental-reordering", "incremental", "reordering", (_COMPLETE, _ORDERED), ()),
+)
+"""The nine protocols, with the ticks and the crosses of the table."""
 
 
 class TableRun(msgspec.Struct, frozen=True):
     """What one run showed."""
 
-    protocol: Protocol
+    protocol: str
     seed: int
     deliveries_count: int
     violations: list[PropertyViolation]
@@ -96,19 +111,25 @@ class _Histories:
         return sum(degrees) / len(degrees) if degrees else 1.0
 
 
-def run_once(protocol: Protocol, seed: int) -> TableRun:
+def run_once(row: TableRow, seed: int) -> TableRun:
     """One run of a protocol."""
     rng = Random(f"trimtab table 1 {seed}")
     world = World(seed, link=LinkConfig(window_frames_count=rng.choice((2, 4, 16))))
     world.keeps_order = False  # clients that drop what is late would hide disorder
-    links = _build(world, rng, protocol)
+    links = _build(world, rng, row)
     filters: dict[str, str] = {}
     histories = _Histories(filters)
     world.on_delivery = histories.note
     _populate(world, rng, filters, [name for name in world.brokers if name != FAULTY])
-    dies_s = _BEGIN_S + rng.uniform(0.5, 2.0)
-    world.failures.provisioner = StandByPool(world, rng.uniform(0.0, 0.5), machines_count=1)
-    world.add_fault(Crash(broker=FAULTY, at_s=dies_s, noticed_after_s=rng.choice((0.0, 0.05))))
+    fails_s = _BEGIN_S + rng.uniform(0.5, 2.0)
+    if row.assisting == "never":
+        world.failures.provisioner = StandByPool(world, rng.uniform(0.0, 0.5), machines_count=1)
+        world.add_fault(Crash(broker=FAULTY, at_s=fails_s, noticed_after_s=rng.choice((0.0, 0.05))))
+    else:
+        world.add_fault(Congest(broker=FAULTY, at_s=_BEGIN_S, for_s=8.0, cpu_mhz=rng.uniform(4.0, 20.0)))
+        neighbours = tuple((far, "") for near, far in links if near == FAULTY)
+        request = Assist(FAULTY, "1", row.protocol, row.assisting == "reordering", neighbours)
+        world.at(fails_s, world.failures.assist, request)
     over_s = _BEGIN_S + _PUBLISHING_S + 20.0
     world.run(over_s)
     for host in world.brokers.values():
@@ -120,7 +141,7 @@ def run_once(protocol: Protocol, seed: int) -> TableRun:
     allowed = {"missing", "out of order", "delivered twice"}  # the properties say which of these are promised
     mistakes = [f"{each.kind}: {each.text}" for each in world.checker.violations if each.kind not in allowed]
     return TableRun(
-        protocol=protocol,
+        protocol=row.name,
         seed=seed,
         deliveries_count=world.checker.deliveries_count,
         violations=check_properties(history, lost),
@@ -129,11 +150,11 @@ def run_once(protocol: Protocol, seed: int) -> TableRun:
     )
 
 
-def _build(world: World, rng: Random, protocol: Protocol) -> list[tuple[str, str]]:
+def _build(world: World, rng: Random, row: TableRow) -> list[tuple[str, str]]:
     links = [(FAULTY, f"N{number}") for number in range(1, rng.randint(2, 4) + 1)]
     links += [(near, f"{near}b") for _, near in list(links) if rng.random() < 0.4]
     replication = ReplicationConfig(
-        protocol=protocol, look_every_s=0.1, crash_after_s=0.2, ask_again_s=2.0, clients_return_within_s=5.0
+        protocol=row.protocol, look_every_s=0.1, crash_after_s=0.2, ask_again_s=2.0, clients_return_within_s=5.0
     )
     covering = rng.random() < 0.5
     for name in dict.fromkeys(end for link in links for end in link):
@@ -183,7 +204,7 @@ def _populate(world: World, rng: Random, filters: dict[str, str], places: list[s
 class TableCell(msgspec.Struct, frozen=True):
     """How often a property was violated in many runs of a protocol, and by which seed first."""
 
-    protocol: Protocol
+    protocol: str
     property_name: PropertyName
     is_promised: bool
     violated_count: int
@@ -204,18 +225,16 @@ class Table(msgspec.Struct, frozen=True):
         return not self.mistakes and all((cell.violated_count == 0) == cell.is_promised for cell in self.cells)
 
 
-def run_table(first_seed: int, runs_count: int, protocols: Iterable[Protocol] = PROTOCOLS) -> Table:
+def run_table(first_seed: int, runs_count: int, rows: Iterable[TableRow] = ROWS) -> Table:
     """Run each protocol with consecutive seeds."""
     cells: list[TableCell] = []
     mistakes: list[str] = []
     degrees: dict[str, float] = {}
-    for protocol in protocols:
-        runs = [run_once(protocol, seed) for seed in range(first_seed, first_seed + runs_count)]
-        mistakes += [f"{protocol}, seed {run.seed}: {text}" for run in runs for text in run.mistakes]
-        degrees[protocol] = sum(run.ordering_degree_ratio for run in runs) / len(runs)
-        names = (*PROMISED[protocol], *NOT_PROMISED[protocol])
-        for name in sorted(names):
+    for row in rows:
+        runs = [run_once(row, seed) for seed in range(first_seed, first_seed + runs_count)]
+        mistakes += [f"{row.name}, seed {run.seed}: {text}" for run in runs for text in run.mistakes]
+        degrees[row.name] = sum(run.ordering_degree_ratio for run in runs) / len(runs)
+        for name in sorted((*row.ticks, *row.crosses)):
             seeds = [run.seed for run in runs if any(each.name == name for each in run.violations)]
-            is_promised = name in PROMISED[protocol]
-            cells.append(TableCell(protocol, name, is_promised, len(seeds), seeds[0] if seeds else None))
+            cells.append(TableCell(row.name, name, name in row.ticks, len(seeds), seeds[0] if seeds else None))
     return Table(runs_count, cells, mistakes, degrees)

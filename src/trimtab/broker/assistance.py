@@ -1,0 +1,361 @@
+"""A broker's part where an assistant shares the load of a broker that is congested.
+
+The assistant has a name of its own. It is linked to all neighbours of the congested broker, and to that broker for the
+sake of its clients. It is told what that broker is told, and tells nobody anything new: what the congested broker has
+told is what counts. Subscriptions are confirmed when both know them, so that a publication may take either way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from trimtab.broker.peers import Peer
+from trimtab.protocol.codec import decode_publication
+from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.frames import Hello
+from trimtab.protocol.messages import (
+    Advertise,
+    AnyMessage,
+    Confirmed,
+    Progress,
+    Publish,
+    Replicated,
+    Sent,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
+from trimtab.replication.merge import OrderedMerge
+from trimtab.replication.scheduling import ScheduledQueue
+
+if TYPE_CHECKING:
+    from trimtab.broker.core import Broker
+
+
+class PassedOn:
+    """The last publications that were passed on, by where they came from and since when they were last asked for."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, dict[tuple[str, str], int]] = {}
+
+    def note(self, source: str, message: Publish) -> None:
+        """One more."""
+        self._sent.setdefault(source, {})[message.publisher, message.session] = message.sequence
+
+    def take(self, source: str) -> tuple[Sent, ...]:
+        """Those of a source since the last time."""
+        sent = self._sent.pop(source, {})
+        return tuple(Sent(publisher, session, sequence) for (publisher, session), sequence in sent.items())
+
+    def has(self, source: str) -> bool:
+        """Whether there are any of a source."""
+        return source in self._sent
+
+
+class _Assistant:
+    """An assistant of a neighbour, or of this broker itself."""
+
+    def __init__(self, name: str, hello: Hello) -> None:
+        self.name = name
+        self.broker = hello.assists
+        self.protocol = hello.replica
+        self.reorders = hello.reorders
+        self.is_complete = False
+        """Whether it knows all routes."""
+        self.has_begun = not hello.reorders
+        """Whether publications may go over both ways, as far as their order is concerned."""
+        self.advertisements: dict[str, None] = {}
+        self.subscriptions: dict[str, None] = {}
+        """What it has told."""
+        self.ended: dict[str, None] = {}
+        """Advertisements that the congested broker has ended and the assistant has not, behind what goes its way."""
+        self.merge: OrderedMerge | None = None
+        self.markers_count = 0
+        self.due_s: float | None = None
+
+
+class Assistance:
+    """Assistants that this broker knows."""
+
+    def __init__(self, broker: Broker, progress_every_s: float) -> None:
+        self._broker = broker
+        self._progress_every_s = progress_every_s
+        self._assistants: dict[str, _Assistant] = {}
+        """By the brokers that they assist."""
+        self._begun: dict[str, Progress] = {}
+        """Brokers that say that they have an assistant, of which nothing has been heard yet."""
+        self._passed_on = PassedOn()
+        self._in_order: list[tuple[str, Publish]] = []
+        self._route = broker.on_publication
+        self._now_s = 0.0
+        self._part: Literal["all", "neighbours", "clients"] = "all"
+        """Who gets what is routed; where this broker has an assistant, clients wait for the order and others do not."""
+        self._has_clients = False
+        self._effects: list[Effect] = []
+        """What is to be done since an assistant has gone."""
+
+    def _of(self, source: str) -> _Assistant | None:
+        """The assistant that is concerned with what comes from a neighbour."""
+        peer = self._broker.peers.get(source)
+        if peer is None:
+            return None
+        return self._assistants.get(peer.assists or source) or self._assistants.get(self._broker.name)
+
+    # ---- an assistant comes and goes ----
+
+    def problem_with(self, hello: Hello) -> str:
+        """Why an assistant is not taken, empty if it is."""
+        broker = self._broker
+        if broker.safe is not None:
+            return "what is safe is kept for one broker, and cannot take two ways"
+        if broker.on_publication not in (self._route, self._publication):
+            return f"{broker.name} is a replica, and not yet complete"
+        if hello.assists != broker.name and hello.assists not in broker.tables.neighbours:
+            return f"{hello.assists} is no neighbour of {broker.name}"
+        if hello.assists in self._assistants and self._assistants[hello.assists].name != hello.name:
+            return f"{hello.assists} has an assistant already: {self._assistants[hello.assists].name}"
+        return ""
+
+    def came(self, peer: Peer, hello: Hello, now_s: float) -> None:
+        """An assistant greets for the first time: tell it all that the congested broker was told."""
+        broker = self._broker
+        self._now_s = now_s
+        peer.assists = hello.assists
+        assistant = self._assistants[hello.assists] = _Assistant(peer.name, hello)
+        broker.same_side(peer.name, hello.assists)
+        if hello.reorders:
+            assistant.merge = OrderedMerge(lambda source, message: self._in_order.append((source, message)))
+        broker.on_publication = self._publication
+        broker.choose_hops = self._choose_hops
+        if hello.assists == broker.name:
+            broker.interests.say(broker.tables.add_twin(peer.name, ""), now_s)
+            if hello.reorders:
+                self._begin(assistant, now_s)
+            return
+        broker.interests.say(broker.tables.add_twin(peer.name, hello.assists), now_s)
+        congested = broker.peers[hello.assists]
+        congested.queue = ScheduledQueue(
+            congested.link,
+            peer.link,
+            lambda message: self._may_assist(assistant, message),
+            lambda: self._sent(assistant),
+        )
+        marker = self._begun.pop(hello.assists, None)
+        if marker is not None:
+            assistant.has_begun = True
+
+    def is_assistant(self, name: str) -> bool:
+        """Whether a neighbour is an assistant."""
+        return any(name == assistant.name for assistant in self._assistants.values())
+
+    def has_assistant(self, name: str) -> bool:
+        """Whether a neighbour has one."""
+        return name in self._assistants
+
+    def gone(self, peer: Peer, now_s: float) -> None:
+        """An assistant, or a broker that has one, is gone or begins another life: one way is left, or none."""
+        assistant = self._assistants.pop(peer.assists or peer.name, None)
+        if assistant is None:
+            return
+        broker = self._broker
+        congested = broker.peers.get(assistant.broker)
+        other = peer if peer.name == assistant.name else broker.peers[assistant.name]
+        if congested is not None:
+            congested.queue = congested.link.data
+            for message in other.link.undelivered_data():
+                if isinstance(message, Publish | bytes):
+                    congested.queue.append(message)
+            broker.touch(congested.name)
+            for id in assistant.ended:
+                broker.interests.unadvertise(congested, id, now_s)
+        if assistant.merge is not None:
+            assistant.merge.end()
+            self._effects += self._go_on(now_s, is_own=assistant.broker == broker.name)
+        if not self._assistants:
+            broker.on_publication = self._route
+            broker.choose_hops = None
+        if other.name in broker.peers:
+            broker.remove_peer(other.name, now_s)
+            self._effects.append(Close(other.name, f"{assistant.broker} needs no assistant any more"))
+
+    # ---- publications ----
+
+    def _choose_hops(self, source: str, hops: list[str]) -> list[str]:
+        """What came from a neighbour's assistant does not go to that neighbour, and from our own to clients only."""
+        broker = self._broker
+        peer = broker.peers.get(source)
+        if peer is not None and peer.assists and peer.assists != broker.name:
+            return [hop for hop in hops if hop != peer.assists]
+        if self._part == "all" and (peer is None or not peer.assists):
+            return hops
+        to_clients = [hop for hop in hops if hop not in broker.tables.neighbours]
+        self._has_clients = bool(to_clients)
+        return [hop for hop in hops if hop in broker.tables.neighbours] if self._part == "neighbours" else to_clients
+
+    def _may_assist(self, assistant: _Assistant, message: Publish | bytes) -> bool:
+        if not assistant.has_begun:
+            return False
+        if assistant.is_complete or assistant.protocol == "basic":
+            return True
+        if assistant.protocol == "synchronous":
+            return False
+        values = message.values if isinstance(message, Publish) else decode_publication(message).values
+        matching = self._broker.tables.matching_from(assistant.broker, values)
+        return any(id in assistant.subscriptions for id in matching)
+
+    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+        self._now_s = now_s
+        assistant = self._of(source)
+        if assistant is None or assistant.merge is None:
+            return self._route(source, message, now_s)
+        peer = self._broker.peers[source]
+        if peer.role != "broker":
+            if assistant.broker == self._broker.name:
+                self._passed_on.note(self._broker.name, message)
+                self._plan(assistant, now_s)
+            return self._route(source, message, now_s)
+        if peer.assists:
+            self._broker.counters.publications_in_count += assistant.broker == self._broker.name
+            assistant.merge.came("assistant", source, message)
+        elif not assistant.has_begun:
+            return self._route(source, message, now_s)
+        elif assistant.broker != self._broker.name:
+            assistant.merge.came("usual", source, message)
+        else:
+            self._part = "neighbours"
+            effects = self._route(source, message, now_s)
+            self._part = "all"
+            self._passed_on.note(source, message)
+            assistant.merge.came("usual", source if self._has_clients else "", message)
+            return [*effects, *self._go_on(now_s)]
+        return self._go_on(now_s)
+
+    def _go_on(self, now_s: float, *, is_own: bool = False) -> list[Effect]:
+        """Route what is in order; the neighbours of a broker that has an assistant have had theirs."""
+        broker = self._broker
+        in_order, self._in_order = self._in_order, []
+        effects: list[Effect] = []
+        if is_own or broker.name in self._assistants:
+            self._part = "clients"
+        for source, message in in_order:
+            if source:
+                effects += self._route(source, message, now_s)
+                if self._part == "clients":
+                    broker.counters.publications_in_count -= 1  # it counted when it came
+        self._part = "all"
+        return effects
+
+    # ---- markers ----
+
+    def _sent(self, assistant: _Assistant) -> None:
+        """A publication was sent over one of the ways."""
+        self._broker.touch(assistant.name)
+        if assistant.reorders:
+            self._plan(assistant, self._now_s)
+
+    def _plan(self, assistant: _Assistant, now_s: float) -> None:
+        if assistant.due_s is None and assistant.has_begun:
+            assistant.due_s = now_s + self._progress_every_s
+
+    def wake_at_s(self) -> float | None:
+        """When the next marker is due."""
+        if self._effects:
+            return self._now_s
+        due_s = [assistant.due_s for assistant in self._assistants.values() if assistant.due_s is not None]
+        return min(due_s, default=None)
+
+    def wake(self, now_s: float) -> list[Effect]:
+        """Send markers that are due."""
+        self._now_s = now_s
+        for assistant in self._assistants.values():
+            if assistant.due_s is not None and now_s >= assistant.due_s:
+                assistant.due_s = None
+                self._mark(assistant)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _mark(self, assistant: _Assistant) -> None:
+        broker = self._broker
+        assistant.markers_count += 1
+        if assistant.broker == broker.name:
+            marker = Progress(
+                origin=broker.name, number=assistant.markers_count, sent=self._passed_on.take(broker.name)
+            )
+            self._to_neighbours(marker, assistant.name)
+            return
+        marker = Progress(origin=broker.name, number=assistant.markers_count)
+        for name in (assistant.broker, assistant.name):
+            broker.peers[name].link.data.append(marker)
+            broker.touch(name)
+
+    def _begin(self, assistant: _Assistant, now_s: float) -> None:
+        """From here on publications may take two ways: those that have passed this broker took its own."""
+        assistant.has_begun = True
+        self._to_neighbours(Progress(origin=self._broker.name, number=0), assistant.name)
+
+    def _to_neighbours(self, marker: Progress, besides: str) -> None:
+        for peer in self._broker.peers.values():
+            if peer.role == "broker" and not peer.assists and peer.name not in (besides, marker.origin):
+                peer.queue.append(marker)
+                self._broker.touch(peer.name)
+
+    def progress(self, peer: Peer, marker: Progress, now_s: float) -> list[Effect]:
+        """A marker has its turn."""
+        broker = self._broker
+        self._now_s = now_s
+        if marker.number == 0 and marker.origin == peer.name:
+            assistant = self._assistants.get(peer.name)
+            if assistant is None:
+                self._begun[peer.name] = marker
+            else:
+                assistant.has_begun = True
+                self._plan(assistant, now_s)
+            return []
+        assistant = self._of(peer.name)
+        if assistant is None or assistant.merge is None:
+            return []
+        if peer.assists:
+            assistant.merge.progress("assistant", marker)
+        elif marker.origin == peer.name and assistant.broker == peer.name:
+            assistant.merge.complete(marker)
+        elif assistant.broker == broker.name:
+            marker = Progress(origin=marker.origin, number=marker.number, sent=self._passed_on.take(peer.name))
+            assistant.merge.progress("usual", marker)
+            self._to_neighbours(marker, peer.name)
+        else:
+            assistant.merge.progress("usual", marker)
+        return self._go_on(now_s)
+
+    # ---- what an assistant says ----
+
+    def handle(self, peer: Peer, message: AnyMessage, now_s: float) -> None:
+        """What an assistant tells is known from the broker that it assists; it shows what the assistant knows."""
+        assistant = self._assistants[peer.assists]
+        match message:
+            case Advertise(id=id):
+                assistant.advertisements[id] = None
+            case Subscribe(id=id):
+                assistant.subscriptions[id] = None
+            case Unsubscribe(id=id):
+                assistant.subscriptions.pop(id, None)
+            case Unadvertise(id=id):
+                assistant.advertisements.pop(id, None)
+                congested = self._broker.peers.get(peer.assists)
+                if assistant.ended.pop(id, 0) is None and congested is not None:
+                    self._broker.interests.unadvertise(congested, id, now_s)
+            case Confirmed(id=id):
+                self._broker.interests.confirmed(peer.name, id, now_s)
+            case Replicated():
+                assistant.is_complete = True
+                if assistant.merge is not None:
+                    assistant.merge.is_assistant_in_order = True
+            case _:
+                pass  # the brokers that it reaches are reached through the one that it assists
+
+    def defers_end(self, peer: Peer, id: str) -> bool:
+        """Whether the end of an advertisement waits: publications before it may be on the assistant's way."""
+        assistant = self._assistants.get(peer.name)
+        if assistant is None or id not in assistant.advertisements:
+            return False
+        assistant.ended[id] = None
+        return True

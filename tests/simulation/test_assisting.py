@@ -1,0 +1,171 @@
+"""A congested broker gets an assistant that shares its load; what takes two ways is put in order again if wanted."""
+
+import msgspec
+import pytest
+
+from trimtab.broker.config import BrokerConfig
+from trimtab.language import Filter
+from trimtab.protocol.effects import Assist
+from trimtab.protocol.frames import Hello
+from trimtab.protocol.link import LinkConfig
+from trimtab.replication.config import PROTOCOLS, Assisting, Protocol, ReplicationConfig
+from trimtab.simulation.capacity import Capacity
+from trimtab.simulation.failures import StandByPool
+from trimtab.simulation.faults import Congest
+from trimtab.simulation.rest import check_rest
+from trimtab.simulation.world import World
+
+LINKS = [("B1", "F"), ("F", "B2"), ("F", "B3")]
+
+
+def star(protocol: Protocol = "synchronous", assisting: Assisting = "reordering") -> World:
+    """Publishers at B1 and F, subscribers everywhere; F, which relays, needs 10 ms for each publication."""
+    world = World(1, link=LinkConfig(data_window_count=64))
+    replication = ReplicationConfig(
+        protocol=protocol, assisting=assisting, congested_count=100, congested_after_s=0.5, look_every_s=0.2
+    )
+    for name in ("F", "B1", "B2", "B3"):
+        neighbours = tuple(end for link in LINKS if name in link for end in link if end != name)
+        config = BrokerConfig(name, neighbours=neighbours, replication=replication, link=world.link_config)
+        world.add_broker(config, Capacity(cpu_mhz=100.0))
+    for first, second in LINKS:
+        world.add_link(first, second, 0.005)
+    world.run(0.3)
+    for broker in ("B1", "B2", "B3", "F"):
+        world.add_client(f"s@{broker}", broker)
+    for broker in ("B1", "F"):
+        world.add_client(f"p@{broker}", broker)
+    world.run(0.5)
+    for broker in ("B1", "F"):
+        world.advertise(f"p@{broker}", Filter.parse("a > 1"))
+    for broker in ("B1", "B2", "B3", "F"):
+        world.subscribe(f"s@{broker}", Filter.parse("a > 5"))
+    world.run(1.0)
+    return world
+
+
+def publish(world: World, client: str, from_s: float, count: int, every_s: float) -> None:
+    for number in range(count):
+        world.at(from_s + number * every_s, world.publish, client, {"a": 6 + number % 5})
+
+
+def finish(world: World, until_s: float) -> list[str]:
+    world.run(until_s)
+    for host in world.brokers.values():
+        host.broker.retire_agents()
+    world.run(until_s + 600.0)
+    check_rest(world, LINKS)
+    return [f"{violation.kind}: {violation.text}" for violation in world.checker.violations]
+
+
+def assist(world: World, protocol: Protocol = "synchronous", *, reorders: bool = True) -> None:
+    world.failures.assist(Assist("F", "1", protocol, reorders, (("B1", ""), ("B2", ""), ("B3", ""))))
+
+
+def test_a_congested_broker_gets_an_assistant_by_itself() -> None:
+    world = star()
+    pool = world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=3)
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=15.0))
+    publish(world, "p@B1", 1.0, 1_500, 0.01)
+    assert finish(world, 40.0) == []
+    assert {type(request) for _, request in world.failures.requests} == {Assist}
+    assert pool.machines_count == 2
+    assert world.brokers["F~"].broker.counters.publications_in_count > 500
+    assert world.checker.deliveries_count == 1_500 * 4
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS[1:])
+def test_with_reordering_each_subscriber_gets_all_in_order_from_all_publishers(protocol: Protocol) -> None:
+    world = star(protocol)
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=20.0))
+    publish(world, "p@B1", 1.0, 400, 0.01)
+    publish(world, "p@F", 1.0, 40, 0.1)
+    world.at(2.0, assist, world, protocol)
+    assert finish(world, 40.0) == []
+    assert world.checker.deliveries_count == 440 * 4
+    assert world.brokers["F~"].broker.counters.publications_in_count > 100
+
+
+def test_without_reordering_nothing_is_lost_but_order_is() -> None:
+    world = star(assisting="scheduling")
+    world.keeps_order = False
+    world.add_client("any", "B2")
+    world.run(1.1)
+    world.subscribe("any", Filter.parse("a > 5"))
+    world.run(1.2)
+    world.add_fault(Congest(broker="F", at_s=1.2, cpu_mhz=4.0, for_s=20.0))
+    publish(world, "p@B1", 1.3, 400, 0.01)
+    world.at(2.0, lambda: assist(world, reorders=False))
+    found = finish(world, 40.0)
+    assert not [text for text in found if text.startswith("missing") and "any/" in text]
+    assert [text for text in found if text.startswith("out of order") and "any/" in text]
+
+
+def test_a_subscription_that_comes_later_is_in_force_on_both_ways() -> None:
+    world = star()
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=20.0))
+    publish(world, "p@B1", 1.0, 800, 0.01)
+    world.at(2.0, assist, world)
+    world.run(4.0)
+    world.add_client("late", "B3")
+    world.run(4.1)
+    world.subscribe("late", Filter.parse("a > 7"))
+    world.run(5.0)
+    world.unsubscribe("s@B2", "s@B2/s1")
+    assert finish(world, 60.0) == []
+
+
+def test_publications_before_the_end_of_an_advertisement_arrive_on_both_ways() -> None:
+    world = star()
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=20.0))
+    publish(world, "p@B1", 1.0, 300, 0.01)
+    world.at(2.0, assist, world)
+    world.at(4.1, world.unadvertise, "p@B1", "p@B1/a1")
+    assert finish(world, 60.0) == []
+    assert world.checker.deliveries_count == 300 * 4
+
+
+def test_an_assistant_that_dies_leaves_one_way_and_one_network() -> None:
+    world = star()
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=5.0))
+    publish(world, "p@B1", 1.0, 300, 0.01)
+    world.at(2.0, assist, world)
+    world.at(3.0, world.failures.kill, "F~")
+    publish(world, "p@B1", 15.0, 50, 0.01)
+    found = finish(world, 60.0)
+    lost = {f"{publisher}:{sequence}" for publisher, sequence in world.failures.lost_with_brokers}
+    assert [text for text in found if text.split()[1] not in lost] == []
+    replacement = world.brokers["B1"].broker.replacement
+    assert replacement is not None
+    assert not replacement.assistance.has_assistant("F")
+
+
+def test_a_broker_that_dies_with_an_assistant_is_replaced_and_ends_in_one_network() -> None:
+    world = star()
+    world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=3)
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=5.0))
+    publish(world, "p@B1", 1.0, 200, 0.01)
+    world.at(2.0, assist, world)
+    world.at(3.5, world.failures.kill, "F")
+    publish(world, "p@B1", 20.0, 50, 0.01)
+    world.run(19.0)
+    world.checker.violations.clear()
+    delivered_count = world.checker.deliveries_count
+    found = finish(world, 60.0)
+    assert [text for text in found if not text.startswith(("missing", "closed: F~"))] == []
+    assert world.checker.deliveries_count >= delivered_count + 50 * 4
+
+
+def test_an_assistant_of_a_stranger_or_a_second_one_is_sent_away() -> None:
+    world = star()
+    assist(world)
+    world.run(2.0)
+    replacement = world.brokers["B1"].broker.replacement
+    assert replacement is not None
+    hello = world.brokers["F~"].broker.greeting("B1")
+    assert "already" in replacement.assistance.problem_with(_named(hello, name="other"))
+    assert "no neighbour" in replacement.assistance.problem_with(_named(hello, assists="B9"))
+
+
+def _named(hello: Hello, **changes: str) -> Hello:
+    return msgspec.structs.replace(hello, **changes)
