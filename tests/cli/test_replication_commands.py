@@ -13,8 +13,8 @@ def test_the_table_is_printed_with_the_seed_of_each_cross() -> None:
     result = RUNNER.invoke(app, ["sim", "replication-table", "--runs", "1", "--json"])
     table = json.loads(result.stdout)
     assert table["mistakes"] == []
-    assert len(table["cells"]) == 18
-    assert [cell["violated_count"] for cell in table["cells"] if cell["is_promised"]] == [0] * 11
+    assert len(table["cells"]) == 20
+    assert [cell["violated_count"] for cell in table["cells"] if cell["is_promised"]] == [0] * 13
     assert all(cell["first_seed"] is not None for cell in table["cells"] if cell["violated_count"])
     assert result.exit_code == (0 if table["is_reproduced"] else 1)
 

@@ -13,6 +13,8 @@ def test_ticks_hold_and_crosses_are_seen() -> None:
         ("synchronous", "weak ordered", True, False),
         ("incremental", "weak complete", True, False),
         ("incremental", "weak ordered", False, True),
+        ("incremental-ordered", "weak complete", True, False),
+        ("incremental-ordered", "weak ordered", True, False),
         ("basic-scheduling", "strong complete", False, True),
         ("basic-scheduling", "strong ordered", False, True),
         ("synchronous-scheduling", "strong complete", True, False),

@@ -143,6 +143,15 @@ def test_networks_in_which_a_death_meets_other_trouble(seed: int) -> None:
     assert fuzz(first_seed=seed, runs_count=1, draw=draw_plan_with_deaths).failures == []
 
 
+def test_random_networks_in_which_order_is_kept_while_routes_are_learnt() -> None:
+    report = fuzz(
+        first_seed=80_000,
+        runs_count=10,
+        draw=lambda seed: draw_plan_with_deaths(seed, "incremental-ordered", "received"),
+    )
+    assert report.failures == []
+
+
 def test_random_networks_in_which_brokers_die() -> None:
     report = fuzz(first_seed=60_000, runs_count=15, draw=draw_plan_with_deaths)
     assert report.failures == []

@@ -197,7 +197,7 @@ class Assistance:
             return False
         if assistant.is_complete or assistant.protocol == "basic":
             return True
-        if assistant.protocol == "synchronous":
+        if assistant.protocol != "incremental":
             return False
         values = message.values if isinstance(message, Publish) else decode_publication(message).values
         matching = self._broker.tables.matching_from(assistant.broker, values)

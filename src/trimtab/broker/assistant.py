@@ -75,6 +75,12 @@ class AssistantDuties:
 
     # ---- what only replicas do ----
 
+    def neighbour_came(self, peer: Peer) -> None:
+        """It gets nothing before it says what it wants."""
+
+    def neighbour_told_all(self, name: str) -> None:
+        """It does not matter which of them have told all before all have."""
+
     def unclaimed(self, peer: Peer, message: Unclaimed, now_s: float) -> None:
         """Nobody is absent."""
 

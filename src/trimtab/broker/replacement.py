@@ -82,6 +82,8 @@ class Replacement:
         """A neighbour is new; it may be a replica that this broker has not known in an earlier life."""
         self._watch.came(peer.name, peer.session, now_s)
         self.tell_neighbours(now_s)
+        if self.duties is not None:
+            self.duties.neighbour_came(peer)
         if hello.replica:
             self._reply(self._conversation.asked_by(peer.name), now_s)
 
@@ -326,6 +328,8 @@ class Replacement:
             case SubscriptionsWanted():
                 self._reply(self._conversation.subscriptions_wanted_by(peer.name), now_s)
             case SubscriptionsTold():
+                if self.duties is not None:
+                    self.duties.neighbour_told_all(peer.name)
                 self._reply(self._conversation.subscriptions_told(peer.name), now_s)
             case Replicated():
                 self._end(peer, message, now_s)

@@ -60,6 +60,10 @@ class ReplicaDuties:
         broker.peers[ABSENT] = absent
         self._route = broker.on_publication
         broker.on_publication = self._publication
+        self._told_all: dict[str, None] = {}
+        """Neighbours that have told all their subscriptions."""
+        if broker.config.replica == "incremental-ordered":
+            broker.choose_hops = self._add_those_who_may_want_it
 
     @property
     def kept_count(self) -> int:
@@ -73,11 +77,35 @@ class ReplicaDuties:
         broker = self._broker
         before_count = broker.counters.publications_in_count
         hops = broker.tables.hops_for(message.values)
+        if broker.choose_hops is not None:
+            hops = broker.choose_hops(source, hops)
         effects = self._route(source, message, now_s)
         is_kept = self.is_complete or broker.config.replica != "basic"
         if is_kept and broker.counters.publications_in_count > before_count:
             self._kept.add(message, source, hops)
         return effects
+
+    def _add_those_who_may_want_it(self, source: str, hops: list[str]) -> list[str]:
+        """A neighbour that has not told all its subscriptions gets everything: it knows who wants what behind it."""
+        return [
+            *hops,
+            *(
+                name
+                for name in self._broker.tables.neighbours
+                if name not in self._told_all and name != source and name not in hops
+            ),
+        ]
+
+    def neighbour_came(self, peer: Peer) -> None:
+        """A neighbour is there: if it gets everything, it gets what has passed before it came."""
+        if self._broker.choose_hops is not None:
+            for message in self._kept.for_neighbour_all(peer.name):
+                peer.queue.append(one_hop_further(message))
+                self._broker.touch(peer.name)
+
+    def neighbour_told_all(self, name: str) -> None:
+        """A neighbour has told all its subscriptions."""
+        self._told_all[name] = None
 
     def neighbour_subscribed(self, peer: Peer, filter: Filter, *, is_claim: bool, now_s: float) -> None:
         """A neighbour's subscription came late: it gets what has passed, if that was promised."""
@@ -91,6 +119,7 @@ class ReplicaDuties:
     def completed(self, now_s: float) -> None:
         """All neighbours have told what they know; clients have this long to return."""
         self.is_complete = True
+        self._broker.choose_hops = None
         self._unclaimed_due = dict.fromkeys(self._broker.tables.neighbours)
         if self._ends_s is None:
             self._ends_s = now_s + self._config.clients_return_within_s

@@ -6,8 +6,8 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-Protocol: TypeAlias = Literal["basic", "synchronous", "incremental"]
-"""How publications go on while a replica learns its routes (sections 3.1, 4.1 and 4.2 of the paper)."""
+Protocol: TypeAlias = Literal["basic", "synchronous", "incremental", "incremental-ordered"]
+"""How publications go on while a replica learns its routes (sections 3.1, 4.1 and 4.2 of the paper, and ours)."""
 
 PROTOCOLS: Final[tuple[Protocol, ...]] = get_args(Protocol)
 
@@ -20,7 +20,8 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
 
     protocol: Protocol = "synchronous"
     """basic: publications go on at once and may be lost; synchronous: they wait until all routes are there;
-    incremental: each goes on when a route for it is there, in whatever order that happens."""
+    incremental: each goes on when a route for it is there, in whatever order that happens; incremental-ordered: they go
+    on at once and in order, to all neighbours that have not told all their subscriptions, which know who wants them."""
 
     assisting: Assisting = "never"
     """never: a congested neighbour holds its sources back; scheduling: an assistant takes the part of its publications

@@ -67,6 +67,13 @@ class KeptPublications:
                 found.append(kept.message)
         return found
 
+    def for_neighbour_all(self, name: str) -> list[Publish]:
+        """All that a neighbour has not got; it counts as sent."""
+        found = [kept for kept in self._kept if kept.source != name and name not in kept.sent_to]
+        for kept in found:
+            kept.sent_to[name] = None
+        return [kept.message for kept in found]
+
     def for_client(self, filters: Sequence[Filter]) -> list[Publish]:
         """What a client wants that has come back, with all its subscriptions; it drops what it has delivered."""
         return [kept.message for kept in self._kept if any(filter.matches(kept.message.values) for filter in filters)]
