@@ -70,9 +70,9 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
     [
         ("[[broker]\n", "net.toml:1: not TOML"),
         ("", "net.toml:1: no broker; expected at least one [[broker]]"),
-        (B1 + "[nettwork]\n", "net.toml:4: unknown section nettwork; expected [[broker]], [[link]], [network]"),
+        (B1 + "[nettwork]\n", "net.toml:4: unknown section nettwork; expected [[broker]], [[link]], [[standby]], "),
         (B1 + "[delay]\nlow_ratio = 0.97\n", "net.toml:5: the lower threshold (0.97) must be below the higher one"),
-        (B1 + "[delay]\nslow_ratio = 0.9\n", "net.toml:5: Object contains unknown field `slow_ratio`"),
+        (B1 + "[delay]\nslow_ratio = 0.9\n", "net.toml:5: unknown key slow_ratio in delay; expected low_ratio, "),
         (B1 + "\ncolour = 3\n", "net.toml:5: unknown key colour in broker; expected name, listen,"),
         ("[broker]\nname = 3\n", "net.toml:1: expected [[broker]] with two brackets"),
         ('[[broker]]\nname = "B1"\n', 'net.toml:1: this broker has no listen; expected listen = "..."'),
@@ -104,6 +104,32 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
             "net.toml:6: the lower overload ratio (0.97) must be below the higher one (0.95)",
         ),
         ("padres = 3\n" + B1, "net.toml:1: expected a section [padres]"),
+        (B1 + '[network]\nacknowledges = "sure"\n', "net.toml:5: acknowledges: expected one of received, safe"),
+        (B1 + '[network]\nacknowledges = "safe"\n', 'net.toml:5: acknowledges = "safe" needs a section [replication]'),
+        (
+            B1 + '[network]\nacknowledges = "safe"\nslow_policy = "drop-oldest"\n[replication]\n',
+            'net.toml:6: acknowledges = "safe" needs slow_policy = "block"',
+        ),
+        (
+            B1 + '[network]\nacknowledges = "safe"\n[replication]\nprotocol = "basic"\n',
+            'net.toml:7: protocol: acknowledges = "safe" needs "synchronous", not "basic"',
+        ),
+        (B1 + '[replication]\nprotocol = "quick"\n', "net.toml:5: protocol: expected one of basic, synchronous, incr"),
+        (B1 + '[replication]\nprovisioner = "me"\n', "net.toml:5: provisioner: expected one of none, process, standby"),
+        (B1 + "[replication]\ncrash_after = 1\n", "net.toml:5: unknown key crash_after in replication; expected proto"),
+        (B1 + "[replication]\ncrash_after_s = 0\n", "net.toml:5: every time of replication is positive"),
+        (B1 + '[replication]\nprovisioner = "command"\n', 'net.toml:5: the provisioner "command" needs a command = ["'),
+        (
+            B1 + '[replication]\nprovisioner = "command"\ncommand = ["run", "{name}"]\n',
+            "net.toml:4: command: '{name}' has a field that is not one of {broker}, {protocol}",
+        ),
+        (
+            B1 + '[replication]\nprovisioner = "standby"\n',
+            'net.toml:5: provisioner = "standby" needs at least one [[sta',
+        ),
+        (B1 + "[[standby]]\n", 'net.toml:4: this standby has no listen; expected listen = "..."'),
+        (B1 + '[[standby]]\nlisten = "here"\n', "net.toml:5: listen: 'here' is not an address"),
+        (B1 + '[[standby]]\nlisten = "127.0.0.1:7001"\n', "net.toml:5: B1 listens at 127.0.0.1:7001 already"),
         ("relocation = 3\n" + B1, "net.toml:1: expected a section [relocation]"),
         (B1 + "[relocation]\nrest_s = -1\n", "net.toml:5: rest_s must be finite and not negative, not -1"),
         (
@@ -136,3 +162,30 @@ weight_percent = 75
     assert plan.relocation.aim_of("P 7") == Aim("delay", 75)
     assert plan.relocation.grape_threshold_count == 50
     assert parse_network(plan_text(plan)) == plan
+
+
+def test_settings_of_replication_survive_as_text() -> None:
+    text = (
+        B1
+        + """
+[network]
+acknowledges = "safe"
+[replication]
+crash_after_s = 0.5
+provisioner = "command"
+command = ["start-one", "{broker}", 'with "quotes"']
+[[standby]]
+listen = "127.0.0.1:7101"
+"""
+    )
+    plan = parse_network(text, "net.toml")
+    assert plan.replication is not None
+    assert plan.replication.command == ("start-one", "{broker}", 'with "quotes"')
+    assert plan.config_of("B1", "1").replication == plan.replication
+    assert plan.config_of("B1", "1").acknowledges == "safe"
+    assert plan.standbys == (Address("127.0.0.1", 7101),)
+    assert parse_network(plan_text(plan)) == plan
+
+
+def test_without_a_section_nobody_watches() -> None:
+    assert parse_network(B1).config_of("B1", "1").replication is None

@@ -1,6 +1,7 @@
 """Which agents a broker has, by the name of a policy.
 
-A policy moves subscribers, publishers, or both with a plus between: `padres`, `grape-load75`, `padres+pop`.
+A policy moves subscribers, publishers, or both with a plus between: `padres`, `grape-load75`, `padres+pop`. Agents are
+loaded when they are wanted, for a replica without any should begin soon.
 """
 
 from __future__ import annotations
@@ -8,17 +9,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final, Literal, TypeAlias, get_args
 
-from trimtab.balancing.delay.agent import delay_agent
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
-from trimtab.balancing.multistage.coordinated_agent import CoordinatedAgent
-from trimtab.balancing.padres.agent import PadresAgent
 from trimtab.balancing.padres.config import PadresConfig
-from trimtab.balancing.padres.fast_edge import FastEdge
-from trimtab.balancing.padres.fast_head import FastHead
-from trimtab.balancing.padres.naive_agent import NaiveEdge, NaiveHead
 from trimtab.load.agents import Agent
-from trimtab.relocation.agent import RelocationAgent
 from trimtab.relocation.config import RelocationConfig, relocation_of
 
 Balancing: TypeAlias = Literal["none", "naive", "padres", "padres-fast", "delay", "coordinated"]
@@ -78,8 +72,12 @@ def agents_of(
     for part in policy.split("+"):
         config = relocation_of(part, relocation)
         if config is not None:
+            from trimtab.relocation.agent import RelocationAgent
+
             agents.append(RelocationAgent(config, Random(f"{config.algorithm} {broker} {seed}")))
         elif part == "delay":
+            from trimtab.balancing.delay.agent import delay_agent
+
             agents.append(delay_agent(delay or DelayConfig(), Random(f"delay {broker} {seed}")))
         else:
             agents += _balancing_agents(part, broker, seed, padres, coordination, site)
@@ -98,9 +96,16 @@ def _balancing_agents(  # noqa: PLR0917 (what agents are made of)
         case "none":
             return []
         case "naive":
+            from trimtab.balancing.padres.agent import PadresAgent
+            from trimtab.balancing.padres.naive_agent import NaiveEdge, NaiveHead
+
             rng = Random(f"naive {broker} {seed}")
             return [PadresAgent(padres, rng, name="naive", edge=NaiveEdge, head=NaiveHead)]
         case "padres-fast":
+            from trimtab.balancing.padres.agent import PadresAgent
+            from trimtab.balancing.padres.fast_edge import FastEdge
+            from trimtab.balancing.padres.fast_head import FastHead
+
             rng = Random(f"padres-fast {broker} {seed}")
             return [PadresAgent(padres, rng, name="padres-fast", edge=FastEdge, head=FastHead)]
         case "coordinated" if broker == COORDINATOR_NAME:
@@ -109,6 +114,10 @@ def _balancing_agents(  # noqa: PLR0917 (what agents are made of)
             rng = Random(f"coordinator {seed}")
             return [CoordinatorAgent(coordination or CoordinatorConfig(), rng, f"coordinator-{seed}")]
         case "coordinated":
+            from trimtab.balancing.multistage.coordinated_agent import CoordinatedAgent
+
             return [CoordinatedAgent(site)]
         case _:
+            from trimtab.balancing.padres.agent import PadresAgent
+
             return [PadresAgent(padres, Random(f"padres {broker} {seed}"))]

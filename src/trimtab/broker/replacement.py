@@ -56,6 +56,8 @@ class _Replaced:
         self.unconfirmed_subscriptions: dict[str, None] = {}
         """What has come again and is confirmed at the end, lest the answers hold publications up."""
         self.queue: WaitReadyQueue | None = None
+        self.is_over = False
+        """Whether the replica has all that neighbours know."""
 
 
 class Replacement:
@@ -125,6 +127,11 @@ class Replacement:
     def verdicts(self) -> dict[str, Verdict]:
         """How each neighbour is, as far as its link shows."""
         return self._watch.verdicts()
+
+    def is_being_told(self, name: str) -> bool:
+        """Whether a replica of a neighbour has greeted and does not know all yet."""
+        replaced = self._replaced.get(name)
+        return replaced is not None and not replaced.is_over
 
     def retire(self) -> None:
         """Watch no more, for the end of an experiment."""
@@ -304,6 +311,7 @@ class Replacement:
             if id in subscriptions and subscriptions[id].hop == peer.name:
                 broker.interests.confirm_subscription_again(id, now_s)
         replaced.unconfirmed_subscriptions.clear()
+        replaced.is_over = True
         if replaced.queue is not None:
             replaced.queue.end()
             replaced.queue = None

@@ -90,7 +90,7 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
     )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:
-        serve(whole, COORDINATOR_NAME, lambda: typer.echo("ready"), stop_with_parent=with_parent)
+        serve(whole, COORDINATOR_NAME, lambda: typer.echo("ready"), stop_with_pid=os.getppid() if with_parent else None)
     except ModuleNotFoundError as error:
         refuse(f"the coordinator needs {error.name}: pip install 'trimtab[coordinator]'")
     except OSError as error:

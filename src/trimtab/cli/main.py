@@ -16,6 +16,7 @@ from trimtab.cli import (
     load_command,
     move_command,
     network_commands,
+    replace_commands,
     simulation_commands,
     tour,
 )
@@ -43,6 +44,8 @@ app.command("load")(load_command.load)
 app.add_typer(active_commands.app, name="active")
 app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")
+app.command("replace")(replace_commands.replace)
+app.command("standby")(replace_commands.standby)
 app.command("move")(move_command.move)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from trimtab.cli.input_lines import STDIN, placed, printable, refuse
+from trimtab.cli.replace_commands import replica_order
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.language.durations import parse_duration_s
 from trimtab.protocol.channels import STREAM_MARK, is_stream, parse_channel
@@ -57,18 +58,32 @@ def up(network: NetworkArgument, records: RecordsOption = None) -> None:
         raise typer.Exit(run_network(plan, network, records))
 
 
-def broker(
+def broker(  # noqa: PLR0917 (each one is an option)
     name: Annotated[str, typer.Argument(metavar="NAME", help="A broker of the network file.")],
     network: NetworkArgument,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only what is wrong.")] = False,
     records: RecordsOption = None,
-    with_parent: Annotated[bool, typer.Option("--stop-with-parent", hidden=True)] = False,
+    replica: Annotated[
+        str | None, typer.Option("--replica", metavar="PROTOCOL", help="Replace an earlier life of the broker.")
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option("--neighbours", metavar="NAME=HOST:PORT,...", help="Whom a replica calls; else as in the file."),
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where it listens; else as the file says.")
+    ] = None,
+    or_at: Annotated[str | None, typer.Option("--or-at", hidden=True)] = None,
+    stop_with: Annotated[int | None, typer.Option("--stop-with", hidden=True)] = None,
 ) -> None:
     """Run one broker of a network file until Ctrl-C or SIGTERM; prints `ready` when all its links are up.
+
+    With --replica it takes the place of a broker that has failed, by the protocol basic, synchronous or incremental.
 
     \b
     Example:
       trimtab broker B1 examples/seven.toml
+      trimtab broker B3 examples/failover.toml --replica synchronous
     """
     import logging
 
@@ -78,13 +93,24 @@ def broker(
     names = [entry.name for entry in plan.brokers]
     if name not in names:
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
+    order = replica_order(plan, name, replica, neighbours=neighbours, listen=listen, or_at=or_at)
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
+    options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]
     try:
-        with record_files(records, name, network) as recorder:
-            serve(plan, name, lambda: typer.echo("ready"), stop_with_parent=with_parent, recorder=recorder)
+        with record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder:
+            serve(
+                plan,
+                name,
+                lambda: typer.echo("ready"),
+                file=network,
+                order=order,
+                stop_with_pid=stop_with,
+                recorder=recorder,
+                replica_options=options,
+            )
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        typer.echo(f"broker {name} cannot listen at {plan.broker(name).listen}: {reason}", err=True)
+        typer.echo(f"broker {name} cannot listen at {listen or plan.broker(name).listen}: {reason}", err=True)
         raise typer.Exit(1) from None
 
 
@@ -243,7 +269,7 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
 
         from trimtab.cli.balancing_table import balancing_table, has_policy
         from trimtab.cli.channels_table import channels_table, has_channels
-        from trimtab.cli.network_up import peers_table, status_table
+        from trimtab.cli.network_up import failures_table, has_failures, peers_table, status_table
 
         console = Console(width=None if sys.stdout.isatty() else 120)
         console.print(status_table(found))
@@ -251,6 +277,8 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
             console.print(balancing_table(found))
         if has_channels(found):
             console.print(channels_table(found))
+        if has_failures(found):
+            console.print(failures_table(found))
         console.print(peers_table(found))
     if any(each is None or each.links_missing for each in found.values()):
         raise typer.Exit(1)

@@ -80,7 +80,10 @@ def _watch(network: Network, stop: _Stop) -> dict[str, int]:
     """Wait for the end; brokers that die are reported."""
     reported: dict[str, int] = {}
     while not stop.wait(LOOK_AGAIN_AFTER_S):
-        for line in _newly_dead(network, reported):
+        lines = _newly_dead(network, reported)
+        if reported:
+            lines += _newly_replaced(network, network.status(), reported)
+        for line in lines:
             typer.echo(line, err=True)
     return reported
 
@@ -89,19 +92,31 @@ def _watch_in_terminal(network: Network, log: IO[bytes], stop: _Stop) -> dict[st
     reported: dict[str, int] = {}
     with Live(refresh_per_second=4) as live:
         while not stop.is_set():
-            for line in _newly_dead(network, reported):
-                live.console.print(line, style="bold red")
             statuses = asyncio.run(ask_all(network.plan))
+            for line in [*_newly_dead(network, reported), *_newly_replaced(network, statuses, reported)]:
+                live.console.print(line, style="bold red")
             tables = [status_table(statuses), *([balancing_table(statuses)] if has_policy(statuses) else [])]
+            if has_failures(statuses):
+                tables.append(failures_table(statuses))
             live.update(Group(*tables, Text(_tail(log))))
             stop.wait(LOOK_AGAIN_AFTER_S)
     return reported
 
 
 def _newly_dead(network: Network, reported: dict[str, int]) -> list[str]:
-    found = [(name, code) for name, code in network.dead() if name not in reported]
+    found = [(name, code) for name, code in network.dead() if name not in reported and not network.has_replica(name)]
     reported.update(found)
     return [f"broker {name} has ended with exit code {code}" for name, code in found]
+
+
+def _newly_replaced(network: Network, statuses: Statuses, reported: dict[str, int]) -> list[str]:
+    """Brokers that another process is since the last look; they are dead no more. Stand-bys are made up for."""
+    found = network.look_for_replicas(statuses)
+    if found:
+        network.refill_standbys()
+    for name, _ in found:
+        reported.pop(name, None)
+    return [f"broker {name} was replaced by process {pid}" for name, pid in found]
 
 
 def _tail(log: IO[bytes]) -> str:
@@ -137,7 +152,8 @@ def status_table(statuses: Statuses) -> Table:
         if status is None:
             table.add_row(name, *[""] * 12, Text("does not answer", style="bold red"))
             continue
-        missing = ", ".join(status.links_missing)
+        verdicts = {peer.name: f" ({peer.verdict})" for peer in status.peers if peer.verdict not in ("", "alive")}
+        missing = ", ".join(f"{each}{verdicts.get(each, '')}" for each in status.links_missing)
         table.add_row(
             name,
             f"{status.publications_in_per_s:,.0f}",
@@ -154,6 +170,27 @@ def status_table(statuses: Statuses) -> Table:
             f"{status.memory_bytes / 1e6:,.0f}",
             Text(f"down: {missing}", style="bold red") if missing else Text("up"),
         )
+    return table
+
+
+def has_failures(statuses: Statuses) -> bool:
+    """Whether a broker has seen a neighbour fail."""
+    return any(status is not None and status.failures for status in statuses.values())
+
+
+def failures_table(statuses: Statuses) -> Table:
+    """One line for each failure, the latest first: how the broker failed, who noticed it, and what came of it."""
+    table = Table(title="Failures")
+    for title in ("broker", "failed", "seen by", "how", "what came of it"):
+        table.add_column(title)
+    now_s = time.time()
+    found = [(failure, name) for name, each in statuses.items() if each is not None for failure in each.failures]
+    for failure, name in sorted(found, key=lambda one: -one[0].noticed_s):
+        outcome = printable(failure.outcome)
+        if failure.replaced_s is not None:
+            outcome = f"replaced {failure.replaced_s - failure.noticed_s:.2f} s later ({failure.protocol})"
+        ago = f"{max(0.0, now_s - failure.noticed_s):,.0f} s ago"
+        table.add_row(failure.broker, ago, name, failure.why, Text(outcome))
     return table
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import msgspec
 
 
@@ -37,3 +39,32 @@ class Address(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def is_of_this_host(host: str) -> bool:
+    """Whether a process of this host can listen there.
+
+    >>> is_of_this_host("127.0.0.1"), is_of_this_host("192.0.2.1")
+    (True, False)
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
+def found_here(wanted: Address, or_at: str) -> Address:
+    """An address for a broker that was at one: the same if it is of this host, otherwise a free port at a name of it.
+
+    >>> found_here(Address("127.0.0.1", 7001), "127.0.0.1").port
+    7001
+    >>> found_here(Address("192.0.2.1", 7001), "127.0.0.1").host
+    '127.0.0.1'
+    """
+    if is_of_this_host(wanted.host):
+        return wanted
+    with socket.create_server((or_at, 0)) as server:
+        return Address(or_at, int(server.getsockname()[1]))

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import random
 import secrets
 import signal
 from collections import deque
 from collections.abc import Callable
 from itertools import takewhile
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
@@ -28,12 +29,17 @@ from trimtab.network.broker_status import status_of
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
+from trimtab.network.life import Life, new_session
 from trimtab.network.loops import run
+from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
 from trimtab.network.process_memory import resident_bytes
 from trimtab.network.process_meters import ProcessMeters
+from trimtab.network.provisioners import provisioner_of
+from trimtab.network.replacing import Replacing
+from trimtab.network.replication_settings import ReplicaOrder
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
-from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record
+from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
@@ -48,14 +54,17 @@ from trimtab.protocol.frames import (
     Payload,
     PlaceReply,
     PlaceRequest,
+    ReplaceReply,
+    ReplaceRequest,
+    ReplicaReply,
+    ReplicaRequest,
     StatusReply,
     StatusRequest,
+    WhereReply,
+    WhereRequest,
 )
 from trimtab.protocol.messages import VERSION, Publish
 from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
-
-GREETING_WITHIN_S: Final = 5.0
-"""A connection that has not greeted by then is closed; an honest peer greets at once."""
 
 STEPS_PER_TURN_COUNT: Final = 256
 """Messages processed before the loop may read and write again: a few milliseconds."""
@@ -75,16 +84,11 @@ RECORD_EVERY_S: Final = 1.0
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over the last two seconds."""
 
-LINK_WITHIN_S: Final = 5.0
 LOOK_AGAIN_AFTER_S: Final = 0.02
-"""A new link must come up so soon, and is looked for so often."""
+"""How often it is looked whether a client that was asked to move has answered."""
 
 DRAIN_WITHIN_S: Final = 5.0
 """What is under way may take so long to leave when the process is asked to end."""
-
-BACKOFF_MIN_S: Final = 0.05
-BACKOFF_MAX_S: Final = 2.0
-"""Waiting times between attempts to reach a neighbour, doubled each time, with a random part."""
 
 _NEVER_S: Final = float("inf")
 
@@ -99,16 +103,30 @@ class BrokerServer:
         plan: NetworkPlan,
         name: str,
         *,
-        stop_with_parent: bool = False,
+        file: str | Path | None = None,
+        order: ReplicaOrder | None = None,
+        stop_with_pid: int | None = None,
         recorder: Recorder | None = None,
+        replica_options: list[str] | None = None,
     ) -> None:
+        """With an order the broker replaces an earlier life of itself.
+
+        With the network file a process can be started for a neighbour that fails, with options of its own.
+        """
         self._entry = plan.broker(name)
-        self._neighbours = dict.fromkeys(plan.neighbours_of(name))
+        self._listen = self._entry.listen if order is None else Address.parse(order.listen)
         self._dialled = plan.dialled_by(name)
         self._started_s = now_s()
         self._policy = plan.options.policy
+        config = plan.config_of(name, new_session(self._started_s))
+        if order is not None:
+            neighbours = tuple(neighbour for neighbour, _ in order.neighbours)
+            config = msgspec.structs.replace(
+                config, replica=order.protocol, neighbours=neighbours, address=str(self._listen)
+            )
+            self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
         self.broker = Broker(
-            plan.config_of(name, secrets.token_hex(8)),
+            config,
             agents_of(
                 self._policy,
                 name,
@@ -134,13 +152,15 @@ class BrokerServer:
         self._ungreeted: dict[Connection, None] = {}
         self._turn_is_due = False
         self._is_draining = False
-        self._keepers: dict[str, asyncio.Task[None]] = {}
-        """By neighbour that is called: who calls it again and again."""
-        self._refusals: dict[str, str] = {}
-        """Why a neighbour that was called did not want the link, or was not wanted."""
+        self._links = NeighbourLinks(self.broker, config.neighbours, self)
         self._link_changes: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
-        self._parent_pid = os.getppid() if stop_with_parent else None
+        self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
+        self._replacing: Replacing | None = None
+        if plan.replication is not None:
+            options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
+            provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
+            self._replacing = Replacing(self.broker, plan.replication, provisioner)
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
         self._recorded_s = 0.0
@@ -154,7 +174,7 @@ class BrokerServer:
         self._on_links_up = ready
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
-        address = self._entry.listen
+        address = self._listen
         server = await self._loop.create_server(
             lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
             address.host,
@@ -164,7 +184,7 @@ class BrokerServer:
         )
         log.info("%s listens at %s", self.broker.name, address)
         for neighbour, where in self._dialled:
-            self._keepers[neighbour] = self._loop.create_task(self._keep_link(neighbour, where))
+            self._links.call(neighbour, where)
         ticking = self._loop.create_task(self._tick())
         asking = [self._loop.create_task(self._back_end.run())] if self._back_end is not None else []
         self._report_links()
@@ -173,7 +193,8 @@ class BrokerServer:
         await self._drain()
         await self._close_all()
         self._record_load(now_s())
-        tasks = [ticking, *asking, *self._keepers.values(), *self._link_changes]
+        replacing = [] if self._replacing is None else self._replacing.tasks
+        tasks = [ticking, *asking, *self._links.tasks, *self._link_changes, *replacing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -215,14 +236,32 @@ class BrokerServer:
                 move = self._loop.create_task(self._move_client(connection, frame))
                 self._link_changes.add(move)
                 move.add_done_callback(self._link_changes.discard)
+            case ReplaceRequest():
+                self._await_greeting_no_more(connection)
+                replacement = self._loop.create_task(self._replace_by_hand(connection, frame))
+                self._link_changes.add(replacement)
+                replacement.add_done_callback(self._link_changes.discard)
+            case ReplicaRequest():
+                connection.send(ReplicaReply(False, f"this is broker {self.broker.name}, it does not stand by"))
+            case WhereRequest(broker=broker):
+                is_here = broker == self.broker.name
+                connection.send(WhereReply(str(self._listen) if is_here else self.broker.reach.address_of(broker)))
             case Goodbye(reason=reason, leaves=leaves):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
-                self._note_refusal(connection, reason)
+                self._links.refused(connection, reason)
                 self._forget(connection, leaves=leaves)
                 connection.close()
             case Hello():
                 self._refuse(connection, "a second greeting")
-            case StatusReply() | LinkReply() | PlaceReply() | MoveReply():
+            case (
+                StatusReply()
+                | LinkReply()
+                | PlaceReply()
+                | MoveReply()
+                | ReplaceReply()
+                | ReplicaReply()
+                | WhereReply()
+            ):
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
@@ -251,6 +290,10 @@ class BrokerServer:
         if connection.dialled and (name != connection.dialled or hello.role != "broker"):
             self._refuse(connection, f"broker {connection.dialled} was expected here, not {hello.role} {name[:100]!r}")
             return
+        if hello.role == "broker" and self._links.is_out_of_turn(connection, hello):
+            self._ungreeted.pop(connection, None)
+            connection.close()
+            return
         answer = self.broker.greeting(name)
         effects = self.broker.handle(Connected(name, hello), now_s())
         problem = next((effect.reason for effect in effects if isinstance(effect, Close) and effect.peer == name), None)
@@ -271,6 +314,7 @@ class BrokerServer:
         if hello.role == "broker":
             connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self.broker.name, name)
+            self._links.went_up(name)
             self._report_links()
         self._schedule()
 
@@ -284,14 +328,15 @@ class BrokerServer:
         name, connection.peer = connection.peer, ""
         if name and self._connections.get(name) is connection:
             del self._connections[name]
-            if name in self._neighbours and not self._is_draining:
+            self._links.went_down(name)
+            if name in self._links.names and not self._is_draining:
                 log.info("%s: link to %s is down", self.broker.name, name)
             self._carry_out(self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name), now_s()))
             self._schedule()
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         log.warning("%s: closed %s: %s", self.broker.name, connection.peer or connection.address, reason[:300])
-        self._note_refusal(connection, reason)
+        self._links.refused(connection, reason)
         self._forget(connection)
         connection.close(reason)
 
@@ -303,6 +348,9 @@ class BrokerServer:
                     self._refuse(connection, effect.reason)
             elif isinstance(effect, Record):
                 self._record(as_record(effect.record))
+            elif isinstance(effect, Replace):
+                if self._replacing is not None and not self._is_draining:
+                    self._replacing.asked(effect)
             elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self._back_end is not None:
                 self._back_end.ask(effect)
 
@@ -422,36 +470,13 @@ class BrokerServer:
             self._plan_wake()
             if time_s >= self._recorded_s + RECORD_EVERY_S:
                 self._record_load(time_s)
-            if self._parent_pid is not None and os.getppid() != self._parent_pid:
+            if self._companion is not None and not self._companion.is_running():
                 self._stop.set()
+            if self._replacing is not None:
+                self._replacing.look()
             await asyncio.sleep(TICK_S)
 
     # ---- links to neighbours ----
-
-    async def _keep_link(self, neighbour: str, address: Address) -> None:
-        """Call a neighbour, again and again, whenever there is no connection to it."""
-        wait_s = BACKOFF_MIN_S
-        while True:
-            connection: Connection | None = None
-            try:
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self, neighbour), address.host, address.port
-                )
-                opened_s = now_s()
-                await connection.wait_closed()
-                if now_s() - opened_s > GREETING_WITHIN_S:
-                    wait_s = BACKOFF_MIN_S
-            except OSError as error:
-                log.debug("%s: %s cannot be reached: %s", self.broker.name, neighbour, error)
-            finally:
-                if connection is not None:
-                    connection.close()
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
-
-    def _note_refusal(self, connection: Connection, reason: str) -> None:
-        if connection.dialled:
-            self._refusals[connection.dialled] = reason
 
     async def _move_client(self, connection: Connection, request: MoveRequest) -> None:
         """Ask a client to move, and tell when it has moved, or why it has not."""
@@ -463,6 +488,14 @@ class BrokerServer:
             problem = outcome
         connection.send(MoveReply(not problem, problem))
 
+    async def _replace_by_hand(self, connection: Connection, request: ReplaceRequest) -> None:
+        """Have a neighbour replaced, and tell when it is, or why it is not."""
+        if self._replacing is None:
+            problem = f"broker {self.broker.name} watches nobody: its network file has no section [replication]"
+        else:
+            problem = await self._replacing.by_hand(request.broker, request.protocol)
+        connection.send(ReplaceReply(not problem, problem))
+
     async def _change_link(self, connection: Connection, request: LinkRequest) -> None:
         """Do what somebody asked for and tell when it is done, or why it is not."""
         if request.change == "add":
@@ -471,55 +504,27 @@ class BrokerServer:
             problem = self._remove_link(request.neighbour)
         connection.send(LinkReply(not problem, problem))
 
-    async def _add_link(self, neighbour: str, address_text: str) -> str:
-        """Call a new neighbour and keep the link; returns why that cannot be."""
-        name = self.broker.name
-        if neighbour == name or neighbour in self._neighbours or neighbour in self._connections:
-            return (
-                f"{name} has a link to {neighbour} already" if neighbour != name else f"{name} needs no link to itself"
-            )
-        problem = self.broker.reach.cycle_with(neighbour)
-        if problem:
-            return problem
-        try:
-            address = Address.parse(address_text)
-        except ValueError as error:
-            return f"the address of {neighbour}: {error}"
-        self._neighbours[neighbour] = None
-        self._refusals.pop(neighbour, None)
-        self._keepers[neighbour] = self._loop.create_task(self._keep_link(neighbour, address))
-        ends_s = now_s() + LINK_WITHIN_S
-        while now_s() < ends_s and neighbour not in self._refusals:
-            if neighbour in self._connections:
-                return ""
-            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-        self._remove_link(neighbour)
-        return self._refusals.get(neighbour) or f"{neighbour} cannot be reached at {address}"
+    async def _add_link(self, neighbour: str, address: str) -> str:
+        was_known = neighbour in self._links.names
+        problem = await self._links.add(neighbour, address)
+        if problem and not was_known and neighbour in self._links.names:
+            self._remove_link(neighbour)
+        return problem
 
     def _remove_link(self, neighbour: str) -> str:
-        """End the link to a neighbour for good; returns why that cannot be. What is under way on it is lost."""
-        keeper = self._keepers.pop(neighbour, None)
+        return self._links.remove(neighbour, lambda: self._end_link(neighbour))
+
+    def _end_link(self, neighbour: str) -> None:
         connection = self._connections.get(neighbour)
-        peer = self.broker.peers.get(neighbour)
-        is_link = neighbour in self._neighbours or (peer is not None and peer.role == "broker")
-        if not is_link:
-            return f"{self.broker.name} has no link to {neighbour}"
-        self._neighbours.pop(neighbour, None)
-        if keeper is not None:
-            keeper.cancel()
         if connection is not None:
             self._forget(connection, leaves=True)
             connection.close(f"the link between {self.broker.name} and {neighbour} is removed", leaves=True)
         else:
             self._carry_out(self.broker.handle(LinkRemoved(neighbour), now_s()))
             self._schedule()
-        return ""
-
-    def _links_missing(self) -> tuple[str, ...]:
-        return tuple(name for name in self._neighbours if name not in self._connections)
 
     def _report_links(self) -> None:
-        if self._on_links_up is not None and not self._links_missing():
+        if self._on_links_up is not None and not self._links.missing():
             on_links_up, self._on_links_up = self._on_links_up, None
             on_links_up()
 
@@ -555,9 +560,10 @@ class BrokerServer:
             list(self._samples),
             time_s,
             uptime_s=time_s - self._started_s,
-            links_missing=self._links_missing(),
+            links_missing=self._links.missing(),
             policy=self._policy,
             is_back_end_reached=self._back_end is not None and self._back_end.is_reached,
+            failures=() if self._replacing is None else self._replacing.failures(),
         )
 
     async def _drain(self) -> None:
@@ -592,12 +598,23 @@ def serve(
     name: str,
     ready: Callable[[], None] | None = None,
     *,
-    stop_with_parent: bool = False,
+    file: str | Path | None = None,
+    order: ReplicaOrder | None = None,
+    stop_with_pid: int | None = None,
     recorder: Recorder | None = None,
+    replica_options: list[str] | None = None,
 ) -> None:
     """Run one broker of the network in this process until it is asked to end; its load goes to the recorder."""
 
     async def work() -> None:
-        await BrokerServer(plan, name, stop_with_parent=stop_with_parent, recorder=recorder).run(ready)
+        await BrokerServer(
+            plan,
+            name,
+            file=file,
+            order=order,
+            stop_with_pid=stop_with_pid,
+            recorder=recorder,
+            replica_options=replica_options,
+        ).run(ready)
 
     run(work())

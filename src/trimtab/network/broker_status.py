@@ -10,7 +10,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, PeerStatus
+from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, FailureStatus, PeerStatus
 
 
 def status_of(
@@ -23,6 +23,7 @@ def status_of(
     links_missing: tuple[str, ...],
     policy: str,
     is_back_end_reached: bool,
+    failures: tuple[FailureStatus, ...] = (),
 ) -> BrokerStatus:
     """How a broker is; the samples tell the time and how many publications had come and gone, the oldest first."""
     counters, usage = broker.counters, resource.getrusage(resource.RUSAGE_SELF)
@@ -53,10 +54,14 @@ def status_of(
         moved_in_count=broker.moves.moved_in_count,
         moved_out_count=broker.moves.moved_out_count,
         channels=_channels(broker, is_back_end_reached),
+        session=broker.config.session,
+        replica=broker.config.replica,
+        failures=failures,
     )
 
 
 def _peers(broker: Broker) -> tuple[PeerStatus, ...]:
+    verdicts = {} if broker.replacement is None else broker.replacement.verdicts()
     return tuple(
         PeerStatus(
             name=peer.name,
@@ -66,6 +71,7 @@ def _peers(broker: Broker) -> tuple[PeerStatus, ...]:
             unacknowledged_count=peer.link.unacknowledged_count,
             advertisements_count=len(peer.advertisements),
             subscriptions_count=len(peer.subscriptions),
+            verdict=verdicts.get(peer.name, ""),
         )
         for peer in broker.peers.values()
         if peer.role != "agent"

@@ -47,8 +47,12 @@ CONNECT_WITHIN_S: Final = 5.0
 """The first connection and its greeting may take so long."""
 
 BACKOFF_MIN_S: Final = 0.05
-BACKOFF_MAX_S: Final = 2.0
-"""Waiting times between attempts to reconnect, doubled each time, with a random part."""
+BACKOFF_MAX_S: Final = 0.5
+"""Waiting times between attempts to reconnect, doubled each time, with a random part; a replica of a broker that has
+failed is there within seconds, and should not wait long for its clients."""
+
+STEADY_AFTER_S: Final = 2.0
+"""After a connection that lasted so long the next attempt is made at once."""
 
 LOOK_AFTER_MOVE_S: Final = 1.0
 """How often a move is looked after; its times are much longer."""
@@ -170,7 +174,7 @@ class Line:
             if self.connection is not None:
                 opened_s = now_s()
                 await self.connection.wait_closed()
-                if now_s() - opened_s > BACKOFF_MAX_S:
+                if now_s() - opened_s > STEADY_AFTER_S:
                     wait_s = BACKOFF_MIN_S
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(BACKOFF_MAX_S, 2 * wait_s)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -18,7 +20,9 @@ import msgspec
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.network.address import Address
+from trimtab.network.life import Life
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.relocation.config import RelocationConfig
@@ -54,11 +58,14 @@ class Network:
         self.plan = plan
         self._file = file
         self._log = log
-        self._options = ["--stop-with-parent", *(["--quiet"] if quiet else [])]
-        if records is not None:
-            self._options += ["--records", str(records)]
+        self._options = ["--stop-with", str(os.getpid()), *(["--quiet"] if quiet else [])]
+        self._records = records
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._replicas: dict[str, Life] = {}
+        """Processes that have taken the place of those that were started here."""
+        self._standbys: dict[Address, subprocess.Popen[bytes]] = {}
+        self._former_standbys: list[subprocess.Popen[bytes]] = []
 
     @classmethod
     def from_file(cls, path: str | Path) -> Network:
@@ -67,30 +74,41 @@ class Network:
 
     @classmethod
     def of(
-        cls, brokers: Sequence[str], links: Iterable[tuple[str, str]] = (), options: NetworkOptions | None = None
+        cls,
+        brokers: Sequence[str],
+        links: Iterable[tuple[str, str]] = (),
+        options: NetworkOptions | None = None,
+        *,
+        replication: ReplicationSettings | None = None,
+        standbys_count: int = 0,
+        log: IO[bytes] | None = None,
     ) -> Network:
-        """Brokers on free ports of this machine."""
-        entries = zip(brokers, free_ports(len(brokers)), strict=True)
+        """Brokers on free ports of this machine, and processes that stand by."""
+        addresses = [Address("127.0.0.1", port) for port in free_ports(len(brokers) + standbys_count)]
         plan = NetworkPlan(
-            tuple(BrokerEntry(name, Address("127.0.0.1", port)) for name, port in entries),
+            tuple(BrokerEntry(name, address) for name, address in zip(brokers, addresses, strict=False)),
             tuple(LinkEntry(first, second) for first, second in links),
             options or NetworkOptions(),
+            replication=replication,
+            standbys=tuple(addresses[len(brokers) :]),
         )
-        return cls(plan)
+        return cls(plan, log=log)
 
     def address(self, broker: str) -> str:
         """Where a broker listens."""
         return str(self.plan.broker(broker).listen)
 
     def pid(self, broker: str) -> int:
-        """The process of a broker."""
-        return self._processes[broker].pid
+        """The process of a broker, as far as is known here."""
+        replica = self._replicas.get(broker)
+        return self._processes[broker].pid if replica is None else replica.pid
 
     def start(self, until: Callable[[], bool] | None = None) -> None:
         """Start every broker and wait until all links are up, or until there is no more need."""
         try:
             for entry in self.plan.brokers:
                 self.start_broker(entry.name)
+            self.refill_standbys()
             self.wait_until_ready(until=until)
         except BaseException:
             self.stop()
@@ -98,14 +116,30 @@ class Network:
 
     def start_broker(self, name: str) -> None:
         """Start one broker, without waiting for it."""
-        command = [sys.executable, "-m", "trimtab", "broker", name, str(self._plan_file()), *self._options]
-        self._processes[name] = subprocess.Popen(
-            command,
+        records = [] if self._records is None else ["--records", str(self._records)]
+        self._processes[name] = self._start("broker", name, str(self._plan_file()), *records)
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "trimtab", *arguments, *self._options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log,
             start_new_session=True,
         )
+
+    def refill_standbys(self) -> None:
+        """Start a process at each address of the plan where none stands by; one that became a broker has left it."""
+        for address in self.plan.standbys:
+            process = self._standbys.get(address)
+            has_left = process is not None and (process.poll() is not None or self._is_replica(process.pid))
+            if process is None or has_left:
+                if process is not None:
+                    self._former_standbys.append(process)
+                self._standbys[address] = self._start("standby", str(self._plan_file()), "--listen", str(address))
+
+    def _is_replica(self, pid: int) -> bool:
+        return any(replica.pid == pid for replica in self._replicas.values())
 
     def stop_broker(self, name: str) -> int:
         """End one broker, as SIGTERM does; returns its exit code."""
@@ -114,8 +148,9 @@ class Network:
         return _wait(process)
 
     def wait_until_ready(self, within_s: float = READY_WITHIN_S, until: Callable[[], bool] | None = None) -> None:
-        """Wait until every broker listens and all links are up."""
+        """Wait until every broker listens and all links are up, and all who stand by are there."""
         ends_s = time.monotonic() + within_s
+        self._wait_for_standbys(ends_s, until)
         waiting = [entry.name for entry in self.plan.brokers]
         while waiting and not (until is not None and until()):
             self.check_alive()
@@ -125,8 +160,36 @@ class Network:
             if waiting:
                 time.sleep(LOOK_AGAIN_AFTER_S)
 
+    def kill_broker(self, name: str) -> None:
+        """End one broker without a word, as kill -9 does, whichever process it is by now."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        if pid == self._processes[name].pid:
+            self._processes[name].wait(STOP_WITHIN_S)
+
+    def look_for_replicas(self, statuses: Mapping[str, BrokerStatus | None]) -> list[tuple[str, int]]:
+        """Brokers that other processes than before are by now, with their numbers."""
+        found = [
+            (name, status.pid)
+            for name, status in statuses.items()
+            if status is not None and name in self._processes and status.pid != self.pid(name)
+        ]
+        self._replicas.update({name: Life.of_process(pid) for name, pid in found})
+        return found
+
+    def _wait_for_standbys(self, ends_s: float, until: Callable[[], bool] | None) -> None:
+        for address in self._standbys:
+            while not (until is not None and until()) and not _listens(address):
+                if time.monotonic() > ends_s:
+                    raise NetworkError(f"nobody stands by at {address}")
+                time.sleep(LOOK_AGAIN_AFTER_S)
+
+    def has_replica(self, name: str) -> bool:
+        """Whether another process than the first is a broker, and runs."""
+        return name in self._replicas and self._replicas[name].is_running()
+
     def dead(self) -> list[tuple[str, int]]:
-        """Brokers whose process has ended, with its exit code."""
+        """Brokers whose first process has ended, with its exit code."""
         return [(name, code) for name, process in self._processes.items() if (code := process.poll()) is not None]
 
     def check_alive(self) -> None:
@@ -140,11 +203,21 @@ class Network:
 
     def stop(self) -> None:
         """End all brokers."""
-        for process in self._processes.values():
+        if any(process.poll() is not None for process in self._processes.values()):
+            self.look_for_replicas(self.status())
+        processes = [*self._processes.values(), *self._standbys.values(), *self._former_standbys]
+        for process in processes:
             process.terminate()
-        for process in self._processes.values():
+        for replica in self._replicas.values():
+            replica.stop()
+        for process in processes:
             _wait(process)
+        for replica in self._replicas.values():
+            _wait_for_replica(replica)
         self._processes.clear()
+        self._replicas.clear()
+        self._standbys.clear()
+        self._former_standbys.clear()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
@@ -206,6 +279,11 @@ def plan_text(plan: NetworkPlan) -> str:
     if plan.relocation != RelocationConfig():
         settings = msgspec.to_builtins(plan.relocation)
         lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+    if plan.replication is not None:
+        settings = {key: value for key, value in msgspec.to_builtins(plan.replication).items() if value != ()}
+        lines += ["", "[replication]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+    for address in plan.standbys:
+        lines += ["", "[[standby]]", f'listen = "{address}"']
     for entry in plan.brokers:
         lines += ["", "[[broker]]"]
         for key in entry.__struct_fields__:
@@ -222,11 +300,11 @@ def plan_text(plan: NetworkPlan) -> str:
 def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(_toml(each) for each in value)}]"
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())} }}"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return json.dumps(value) if isinstance(value, str) else str(value)
 
 
 def free_ports(count: int) -> list[int]:
@@ -247,3 +325,20 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def _wait_for_replica(replica: Life) -> None:
+    ends_s = time.monotonic() + STOP_WITHIN_S
+    while replica.is_running():
+        if time.monotonic() > ends_s:
+            replica.end()
+            return
+        time.sleep(LOOK_AGAIN_AFTER_S)
+
+
+def _listens(address: Address) -> bool:
+    try:
+        socket.create_connection((address.host, address.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -6,18 +6,19 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar, cast, get_args
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
-from trimtab.broker.config import BrokerConfig, SlowPolicy
+from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
 from trimtab.broker.meters import MeterConfig
 from trimtab.broker.policies import Policy, check_policy
 from trimtab.network.address import Address
 from trimtab.network.back_end import checked_url
+from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.protocol.link import LinkConfig
 from trimtab.relocation.config import RelocationConfig
 
@@ -41,10 +42,12 @@ _NETWORK_KEYS: Final = (
     "policy",
     "meter_window_s",
     "back_end",
+    "acknowledges",
 )
+_STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
-Settings = TypeVar("Settings", RelocationConfig, DelayConfig)
-_SECTIONS: Final = ("broker", "link", "network", "padres", "relocation", "delay")
+Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings)
+_SECTIONS: Final = ("broker", "link", "standby", "network", "padres", "relocation", "delay", "replication")
 
 BYTES_PER_MEGABIT: Final = 125_000
 BYTES_PER_MEGABYTE: Final = 1_000_000
@@ -97,6 +100,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """Brokers measure rates as means over so long."""
     back_end: str = ""
     """Where channels come from (http://HOST:PORT, see `trimtab active`), if there is an active-data back end."""
+    acknowledges: Acknowledges = "received"
+    """When publications are acknowledged: see `BrokerConfig`."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -113,6 +118,10 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """The settings of the policies that move publishers."""
     delay: DelayConfig = DelayConfig()
     """The settings of the policy "delay"."""
+    replication: ReplicationSettings | None = None
+    """How brokers watch their neighbours and who replaces those that fail; nobody does if it is missing."""
+    standbys: tuple[Address, ...] = ()
+    """Where processes wait to become replicas."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""
@@ -149,6 +158,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             clients_max_count=options.clients_max_count,
             has_back_end=bool(options.back_end),
             meters=self._meters_of(self.broker(name)),
+            replication=self.replication,
+            acknowledges=options.acknowledges,
         )
 
     def _meters_of(self, entry: BrokerEntry) -> MeterConfig:
@@ -211,8 +222,8 @@ class _NetworkReader:
             if section not in _SECTIONS:
                 self._refuse(
                     self._line_of_top(section),
-                    f"unknown section {section}; expected [[broker]], [[link]], [network], [padres], [relocation] "
-                    "or [delay]",
+                    f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [padres], "
+                    "[relocation], [delay] or [replication]",
                 )
         options = self._options()
         brokers = self._brokers()
@@ -226,7 +237,44 @@ class _NetworkReader:
             self._padres(),
             relocation=self._settings("relocation", RelocationConfig),
             delay=self._settings("delay", DelayConfig),
+            replication=self._replication(options),
+            standbys=self._standbys(brokers),
         )
+
+    def _replication(self, options: NetworkOptions) -> ReplicationSettings | None:
+        settings = self._settings("replication", ReplicationSettings) if "replication" in self._data else None
+        if options.acknowledges != "received" and options.slow_policy != "block":
+            reason = f'acknowledges = "{options.acknowledges}" needs slow_policy = "block"'
+            self._refuse(self._line("network", 0, "slow_policy"), f"{reason}: what is acknowledged is not dropped")
+        if settings is None:
+            if options.acknowledges == "safe":
+                reason = 'acknowledges = "safe" needs a section [replication]: what is safe goes to a replica'
+                self._refuse(self._line("network", 0, "acknowledges"), reason)
+            return None
+        if options.acknowledges == "safe" and settings.protocol != "synchronous":
+            reason = f'protocol: acknowledges = "safe" needs "synchronous", not "{settings.protocol}"'
+            self._refuse(self._line("replication", 0, "protocol"), reason)
+        if settings.provisioner == "standby" and not self._tables("standby"):
+            reason = 'provisioner = "standby" needs at least one [[standby]] with listen'
+            self._refuse(self._line("replication", 0, "provisioner"), reason)
+        return settings
+
+    def _standbys(self, brokers: Sequence[BrokerEntry]) -> tuple[Address, ...]:
+        found: list[Address] = []
+        for index, table in enumerate(self._tables("standby")):
+            self._check_keys("standby", index, table, _STANDBY_KEYS)
+            line = self._line("standby", index, "listen")
+            try:
+                address = Address.parse(self._text("standby", index, table, "listen"))
+            except ValueError as error:
+                if isinstance(error, NetworkFileError):
+                    raise
+                self._refuse(line, f"listen: {error}")
+            taken = next((entry.name for entry in brokers if entry.listen == address), None)
+            if taken or address in found:
+                self._refuse(line, f"{taken or 'another standby'} listens at {address} already")
+            found.append(address)
+        return tuple(found)
 
     def _brokers(self) -> tuple[BrokerEntry, ...]:
         found: list[BrokerEntry] = []
@@ -311,6 +359,10 @@ class _NetworkReader:
                 if value not in get_args(SlowPolicy):
                     self._refuse(line, f"slow_policy: expected one of {', '.join(get_args(SlowPolicy))}")
                 values[key] = value
+            elif key == "acknowledges":
+                if value not in get_args(Acknowledges):
+                    self._refuse(line, f"acknowledges: expected one of {', '.join(get_args(Acknowledges))}")
+                values[key] = value
             elif key == "enforce_capacities":
                 if not isinstance(value, bool):
                     self._refuse(line, "enforce_capacities: expected true or false")
@@ -347,18 +399,22 @@ class _NetworkReader:
         try:
             return PadresConfig(**table)
         except ValueError as error:
-            self._refuse(self._line("padres", 0, _at_fault(table)), str(error))
+            self._refuse(self._line("padres", 0, _at_fault(table, PadresConfig)), str(error))
 
     def _settings(self, section: str, kind: type[Settings]) -> Settings:
         """The settings of a policy in a section of its own."""
         table = self._data.get(section, {})
         if not isinstance(table, dict):
             self._refuse(self._line_of_top(section), f"expected a section [{section}]")
+        self._check_keys(section, 0, table, kind.__struct_fields__)
         try:
             return msgspec.convert(table, kind)
         except (msgspec.ValidationError, ValueError) as error:
-            key = str(error).rpartition("`$.")[2].split(".")[0].removesuffix("`")
-            line = self._line(section, 0, key if key in table else _at_fault(table))
+            key = str(error).rpartition("`$.")[2].split(".")[0].split("[")[0].removesuffix("`")
+            line = self._line(section, 0, key if key in table else _at_fault(table, kind))
+            choices = get_type_hints(kind).get(key)
+            if get_origin(choices) is Literal:
+                self._refuse(line, f"{key}: expected one of {', '.join(get_args(choices))}")
             self._refuse(line, str(error).replace(" - at `$.", " - at `"))
 
     def _tables(self, section: str) -> list[dict[str, Any]]:
@@ -417,15 +473,15 @@ class _NetworkReader:
         raise NetworkFileError(f"{self._file_name}:{line}: {reason}") from None
 
 
-def _at_fault(settings: dict[str, Any]) -> str:
+def _at_fault(settings: dict[str, Any], kind: type[msgspec.Struct]) -> str:
     """The last setting without which the others go together, for an error that concerns several; else none.
 
-    >>> _at_fault({"smoothing_alpha": 0.5, "lower_overload_ratio": 0.99})
+    >>> _at_fault({"smoothing_alpha": 0.5, "lower_overload_ratio": 0.99}, PadresConfig)
     'lower_overload_ratio'
     """
     for key in reversed(settings):
         try:
-            PadresConfig(**{name: value for name, value in settings.items() if name != key})
+            msgspec.convert({name: value for name, value in settings.items() if name != key}, kind)
         except ValueError:
             continue
         return key

@@ -1,4 +1,4 @@
-"""Asking a broker what needs no greeting: how it is, to change a link, to move a client, or where to connect."""
+"""Asking a broker what needs no greeting: how it is, to change a link, to move a client, to replace a broker."""
 
 from __future__ import annotations
 
@@ -16,17 +16,28 @@ from trimtab.protocol.frames import (
     MoveRequest,
     PlaceReply,
     PlaceRequest,
+    ReplaceReply,
+    ReplaceRequest,
+    ReplicaReply,
+    ReplicaRequest,
     StatusReply,
     StatusRequest,
+    WhereReply,
+    WhereRequest,
 )
 
-_Request: TypeAlias = StatusRequest | LinkRequest | PlaceRequest | MoveRequest
-_Reply: TypeAlias = StatusReply | LinkReply | PlaceReply | MoveReply
+_Request: TypeAlias = (
+    StatusRequest | LinkRequest | PlaceRequest | MoveRequest | ReplaceRequest | ReplicaRequest | WhereRequest
+)
+_Reply: TypeAlias = StatusReply | LinkReply | PlaceReply | MoveReply | ReplaceReply | ReplicaReply | WhereReply
 _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     StatusRequest: StatusReply,
     LinkRequest: LinkReply,
     PlaceRequest: PlaceReply,
     MoveRequest: MoveReply,
+    ReplaceRequest: ReplaceReply,
+    ReplicaRequest: ReplicaReply,
+    WhereRequest: WhereReply,
 }
 
 LINK_WITHIN_S: Final = 15.0
@@ -59,6 +70,27 @@ async def ask_place(address: Address, request: PlaceRequest, within_s: float = 5
     reply = await _ask(address, request, within_s)
     assert isinstance(reply, PlaceReply)
     return reply
+
+
+async def ask_replace(address: Address, request: ReplaceRequest, within_s: float) -> ReplaceReply:
+    """Ask a neighbour of a broker to have it replaced; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, request, within_s)
+    assert isinstance(reply, ReplaceReply)
+    return reply
+
+
+async def ask_replica(address: Address, request: ReplicaRequest, within_s: float = 2.0) -> ReplicaReply:
+    """Ask the process that stands by at an address to replace a broker; raises OSError or TimeoutError."""
+    reply = await _ask(address, request, within_s)
+    assert isinstance(reply, ReplicaReply)
+    return reply
+
+
+async def ask_where(address: Address, broker: str, within_s: float = 2.0) -> str:
+    """Ask the broker at an address where another is; empty if it does not know. Raises OSError or TimeoutError."""
+    reply = await _ask(address, WhereRequest(broker), within_s)
+    assert isinstance(reply, WhereReply)
+    return reply.address
 
 
 async def _ask(address: Address, request: _Request, within_s: float) -> _Reply:

@@ -84,6 +84,21 @@ class PeerStatus(msgspec.Struct, frozen=True):
     unacknowledged_count: int
     advertisements_count: int
     subscriptions_count: int
+    verdict: str = ""
+    """How a neighbour is, where neighbours are watched: alive, suspected, congestion, crash or hang."""
+
+
+class FailureStatus(msgspec.Struct, frozen=True):
+    """A neighbour that failed: how, when that was noticed, and what came of it."""
+
+    broker: str
+    why: str
+    protocol: str
+    noticed_s: float
+    outcome: str
+    """What was done, or is being done, or why nothing is."""
+    replaced_s: float | None = None
+    """When the replica had all routes, if it has."""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
@@ -146,6 +161,12 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """Clients that came from another broker, and that went to one."""
     channels: ChannelsStatus | None = None
     """Where there is a back end."""
+    session: str = ""
+    """This life of the broker."""
+    replica: str = ""
+    """The protocol by which it replaces an earlier life, if it does."""
+    failures: tuple[FailureStatus, ...] = ()
+    """Neighbours that failed lately, as this broker saw it."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
@@ -198,6 +219,50 @@ class MoveReply(msgspec.Struct, frozen=True, tag_field="frame", tag="move", omit
     reason: str = ""
 
 
+class ReplaceRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="replace?", omit_defaults=True):
+    """Ask a neighbour of a broker that has failed to have it replaced, by its usual protocol or another."""
+
+    broker: str
+    protocol: str = ""
+
+
+class ReplaceReply(msgspec.Struct, frozen=True, tag_field="frame", tag="replace", omit_defaults=True):
+    """A replica has taken the broker's place, or it has not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
+class ReplicaRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="replica?"):
+    """Ask a process that stands by to replace a broker; needs no greeting."""
+
+    broker: str
+    protocol: str
+    neighbours: tuple[tuple[str, str], ...]
+    """Names and addresses of all brokers that the one before was linked to."""
+    listen: str
+    """Where the one before was found."""
+
+
+class ReplicaReply(msgspec.Struct, frozen=True, tag_field="frame", tag="replica", omit_defaults=True):
+    """The process becomes that broker, or it does not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
+class WhereRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="where?"):
+    """A client whose broker does not answer asks another where it is; needs no greeting."""
+
+    broker: str
+
+
+class WhereReply(msgspec.Struct, frozen=True, tag_field="frame", tag="where", omit_defaults=True):
+    """Where a broker is, as far as the one that was asked knows; no address if it knows of no such broker."""
+
+    address: str = ""
+
+
 MapFrame: TypeAlias = (
     Hello
     | Ack
@@ -210,6 +275,12 @@ MapFrame: TypeAlias = (
     | PlaceReply
     | MoveRequest
     | MoveReply
+    | ReplaceRequest
+    | ReplaceReply
+    | ReplicaRequest
+    | ReplicaReply
+    | WhereRequest
+    | WhereReply
 )
 """The frames that travel as maps."""
 

@@ -1,0 +1,200 @@
+"""What a broker's process does about a neighbour that has failed: it makes sure of that, and has a replica started.
+
+The broker decides that a neighbour has failed and asks for a replica (`Replace`). A network cannot tell a dead process
+from one that cannot be reached, so before anybody takes its place:
+
+- a process on this host is looked at. One that answers is left alone, for only the link to it is broken; one that hangs
+  is killed;
+- on another host nobody may listen at its address any more. If the host itself cannot be reached, nothing is done
+  unless the operator has said that this means that it is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final
+
+from trimtab.broker.core import Broker
+from trimtab.network.address import Address
+from trimtab.network.clock import now_s
+from trimtab.network.life import Life
+from trimtab.network.provisioners import Provisioner
+from trimtab.network.replication_settings import ReplicaOrder, ReplicationSettings
+from trimtab.network.status import ask_status
+from trimtab.protocol.effects import Replace
+from trimtab.protocol.frames import FailureStatus
+from trimtab.replication.config import PROTOCOLS
+
+ANSWER_WITHIN_S: Final = 1.0
+"""A broker that runs answers a question for its status much sooner."""
+
+LOOK_AGAIN_AFTER_S: Final = 0.02
+FAILURES_KEPT_COUNT: Final = 20
+
+log = logging.getLogger("trimtab.broker")
+
+
+class Failure:
+    """A neighbour's life that has ended, and what is done about it."""
+
+    def __init__(self, request: Replace) -> None:
+        self.broker = request.broker
+        self.session = request.session
+        self.why = request.why
+        self.protocol = request.protocol
+        self.noticed_s = now_s()
+        self.outcome = ""
+        self.replaced_s: float | None = None
+
+    def status(self) -> FailureStatus:
+        """For people."""
+        return FailureStatus(self.broker, self.why, self.protocol, self.noticed_s, self.outcome, self.replaced_s)
+
+
+class Replacing:
+    """Replacements that a broker's process takes care of."""
+
+    def __init__(self, broker: Broker, settings: ReplicationSettings, provisioner: Provisioner | None) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._provisioner = provisioner
+        self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT_COUNT)
+        self._tasks: dict[str, asyncio.Task[str]] = {}
+        """By broker that is being replaced."""
+
+    @property
+    def tasks(self) -> list[asyncio.Task[str]]:
+        """What is under way, to be ended with the process."""
+        return list(self._tasks.values())
+
+    def failures(self) -> tuple[FailureStatus, ...]:
+        """What has failed lately."""
+        return tuple(failure.status() for failure in self._failures)
+
+    def look(self) -> None:
+        """From time to time: see who has come, and which processes have ended."""
+        if self._provisioner is not None:
+            self._provisioner.look()
+        for failure in self._failures:
+            if failure.replaced_s is None and self._is_replaced(failure):
+                failure.replaced_s = now_s()
+                failure.outcome = "replaced"
+                log.info("%s: %s is replaced", self._broker.name, failure.broker)
+
+    def asked(self, request: Replace) -> None:
+        """The broker asks for a replica."""
+        failure = self._failure_of(request)
+        if self._settings.replaces == "by-hand":
+            failure.outcome = "waits for trimtab replace"
+        elif request.broker not in self._tasks:
+            self._begin(failure, request)
+
+    def _begin(self, failure: Failure, request: Replace) -> asyncio.Task[str]:
+        task = asyncio.get_running_loop().create_task(self._replace(failure, request))
+        self._tasks[request.broker] = task
+        task.add_done_callback(lambda _: self._tasks.pop(request.broker, None))
+        return task
+
+    def _failure_of(self, request: Replace) -> Failure:
+        for failure in self._failures:
+            if (failure.broker, failure.session) == (request.broker, request.session):
+                return failure
+        failure = Failure(request)
+        log.warning("%s: %s has failed: %s", self._broker.name, request.broker, request.why)
+        self._failures.append(failure)
+        return failure
+
+    async def by_hand(self, broker: str, protocol: str) -> str:
+        """Somebody asks for a neighbour's replacement; returns why that cannot be."""
+        here = self._broker.name
+        watching = self._broker.replacement
+        peer = self._broker.peers.get(broker)
+        if watching is None or peer is None or peer.role != "broker":
+            return f"{broker} is no neighbour of {here}"
+        if protocol and protocol not in PROTOCOLS:
+            return f"no protocol of replication is called {protocol}; there are {', '.join(PROTOCOLS)}"
+        wanted = protocol or self._settings.protocol
+        if self._broker.safe is not None and wanted != "synchronous":
+            return f"what is safe stays so only with the protocol synchronous, not with {wanted}"
+        patience_s = now_s() + self._settings.hang_after_s + self._settings.look_every_s
+        while (verdict := watching.verdicts().get(broker, "alive")) == "suspected" and now_s() < patience_s:
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+        if verdict not in ("crash", "hang"):
+            return f"{broker} lives ({verdict}, as {here} sees it); only a broker that has failed is replaced"
+        if broker in self._tasks:
+            return f"{broker} is being replaced already"
+        found = tuple(sorted(watching.neighbours_of(broker).items()))
+        request = Replace(broker, peer.session, verdict, wanted, found)
+        failure = self._failure_of(request)
+        failure.protocol = wanted
+        return await self._begin(failure, request)
+
+    async def _replace(self, failure: Failure, request: Replace) -> str:
+        failure.outcome = "is being replaced"
+        problem = await self._try_to_replace(failure, request)
+        if problem:
+            failure.outcome = problem
+            log.warning("%s: %s is not replaced: %s", self._broker.name, request.broker, problem)
+        return problem
+
+    async def _try_to_replace(self, failure: Failure, request: Replace) -> str:
+        provisioner = self._provisioner
+        listen = self._broker.reach.address_of(request.broker)
+        if provisioner is None:
+            return "no provisioner is configured"
+        problem = await self._make_sure_it_is_over(request, listen)
+        if problem:
+            return problem
+        why = request.why
+        order = ReplicaOrder(request.broker, request.protocol, request.neighbours, listen, request.session, why)
+        problem = await provisioner.start(order)
+        if problem:
+            return problem
+        ends_s = now_s() + self._settings.start_within_s
+        while not self._is_replaced(failure):
+            if now_s() > ends_s:
+                return provisioner.problem() or f"no replica has greeted within {self._settings.start_within_s:g} s"
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+        self.look()
+        return ""
+
+    def _is_replaced(self, failure: Failure) -> bool:
+        """Whether another life of a broker has greeted and been told everything."""
+        peer = self._broker.peers.get(failure.broker)
+        is_another = peer is not None and peer.session != failure.session and peer.link.connected
+        return is_another and not self._is_being_told(failure.broker)
+
+    def _is_being_told(self, name: str) -> bool:
+        replacement = self._broker.replacement
+        return replacement is not None and replacement.is_being_told(name)
+
+    async def _make_sure_it_is_over(self, request: Replace, listen: str) -> str:
+        """Why the life before may not be over, empty if it is."""
+        name = request.broker
+        life = Life.of_session(request.session)
+        if life is not None and life.is_here:
+            if not life.is_running():
+                return ""
+            if await self._answers(request, listen) is True:
+                return f"{name} runs and answers; only the link to it is broken"
+            log.warning("%s: %s hangs and is killed (process %d)", self._broker.name, name, life.pid)
+            is_over = await asyncio.get_running_loop().run_in_executor(None, life.end)
+            return "" if is_over else f"the process {life.pid} of {name} cannot be killed"
+        answers = await self._answers(request, listen)
+        if answers is None and self._settings.unreachable == "wait":
+            return f"nobody can say whether {name} runs: {listen or 'its host'} cannot be reached"
+        if answers:
+            return f"{name} runs on another host; only the link to it is broken, or it hangs: end it there"
+        return ""
+
+    async def _answers(self, request: Replace, listen: str) -> bool | None:
+        """Whether a life can be reached and says something, None if its host cannot be reached."""
+        try:
+            status = await ask_status(Address.parse(listen), ANSWER_WITHIN_S)
+        except ConnectionRefusedError:
+            return False
+        except (OSError, TimeoutError, ValueError):
+            return None
+        return status.session == request.session

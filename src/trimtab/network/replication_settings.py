@@ -1,0 +1,100 @@
+"""The section [replication] of a network file: how failures are noticed, and who starts replicas."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from trimtab.replication.config import ReplicationConfig
+
+Provisioner: TypeAlias = Literal["none", "process", "standby", "command"]
+PROVISIONERS: Final[tuple[Provisioner, ...]] = get_args(Provisioner)
+
+
+class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=True):
+    """What a broker is told (see `ReplicationConfig`), and what its process does about neighbours that have failed."""
+
+    provisioner: Provisioner = "none"
+    """none: nobody starts replicas; process: the broker that asks starts a process on its host; standby: a process that
+    waits takes over; command: the operator's command is run."""
+
+    replaces: Literal["automatic", "by-hand"] = "automatic"
+    """automatic: a broker that has failed is replaced at once; by-hand: when `trimtab replace` asks for it."""
+
+    command: tuple[str, ...] = ()
+    """The operator's command and its arguments, which may contain {broker}, {protocol}, {neighbours}, {listen},
+    {session} and {why}."""
+
+    start_within_s: float = 10.0
+    """A replica that has not greeted after so long is asked for again; a process starts within a second or two."""
+
+    unreachable: Literal["wait", "replace"] = "wait"
+    """What to do about a broker on a host that cannot be reached, of which nobody can say whether it runs: wait for the
+    operator (or for the host), or replace it, where hosts that cannot be reached are known to be off."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.start_within_s <= 0:
+            raise ValueError("every time of replication is positive")
+        if self.provisioner == "command" and not self.command:
+            raise ValueError('the provisioner "command" needs a command = ["PROGRAM", "ARGUMENT", ...]')
+        if self.command and self.provisioner != "command":
+            raise ValueError('a command is for provisioner = "command"')
+        if unknown := [word for word in self.command if not _is_known(word)]:
+            known = ", ".join(f"{{{name}}}" for name in ORDER_FIELDS)
+            raise ValueError(f"command: {unknown[0]!r} has a field that is not one of {known}")
+
+
+ORDER_FIELDS: Final = ("broker", "protocol", "neighbours", "listen", "session", "why")
+"""What the operator's command can be told."""
+
+
+class ReplicaOrder(msgspec.Struct, frozen=True):
+    """What a replica is started with."""
+
+    broker: str
+    protocol: str
+    neighbours: tuple[tuple[str, str], ...]
+    """Names and addresses of all brokers that the one before was linked to; the replica calls them."""
+    listen: str
+    """Where the one before was found; the replica listens there if that is on its host."""
+    session: str = ""
+    """The life before."""
+    why: str = ""
+    """How it failed."""
+
+    def filled_in(self, word: str) -> str:
+        """A word of the operator's command with its fields filled in.
+
+        >>> ReplicaOrder("B3", "basic", (("B1", "h:1"), ("B4", "h:4")), "h:3").filled_in("{broker} {neighbours}")
+        'B3 B1=h:1,B4=h:4'
+        """
+        values = {name: str(getattr(self, name)) for name in ORDER_FIELDS}
+        return word.format(**{**values, "neighbours": neighbours_text(self.neighbours)})
+
+
+def neighbours_text(neighbours: tuple[tuple[str, str], ...]) -> str:
+    """Neighbours as one word: NAME=HOST:PORT,..."""
+    return ",".join(f"{name}={address}" for name, address in neighbours)
+
+
+def parse_neighbours(text: str) -> tuple[tuple[str, str], ...]:
+    """The opposite of `neighbours_text`; raises ValueError.
+
+    >>> parse_neighbours("B1=127.0.0.1:7001,B4=127.0.0.1:7004")
+    (('B1', '127.0.0.1:7001'), ('B4', '127.0.0.1:7004'))
+    """
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    for name, equals, address in pairs:
+        if not name.strip() or not equals or not address.strip():
+            raise ValueError(f"{text[:200]!r}: expected NAME=HOST:PORT,NAME=HOST:PORT")
+    return tuple((name.strip(), address.strip()) for name, _, address in pairs)
+
+
+def _is_known(word: str) -> bool:
+    try:
+        word.format(**dict.fromkeys(ORDER_FIELDS, ""))
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return False
+    return True
