@@ -22,7 +22,8 @@ from trimtab.network.local_network import free_ports, plan_text
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
 from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.protocol.frames import BrokerStatus, FailureStatus
+from trimtab.network.status import ask_link, ask_status, ask_where
+from trimtab.protocol.frames import BrokerStatus, FailureStatus, LinkRequest
 
 WITHIN_S = 40.0
 QUICK = ReplicationSettings(
@@ -204,6 +205,59 @@ def test_the_operators_command_starts_a_replica(tmp_path: Path) -> None:
         assert note.read_text(encoding="utf-8") == f"B2 basic {neighbours} {network.address('B2')} crash"
         check_delivery(network, "B1", "B3", 4)
         network.look_for_replicas(network.status())
+
+
+def test_clients_find_a_replica_at_another_address(tmp_path: Path) -> None:
+    file = tmp_path / "network.toml"
+    elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+    words = [sys.executable, "-m", "trimtab", "broker", "{broker}", str(file), "--replica", "{protocol}", "--quiet"]
+    words += ["--neighbours", "{neighbours}", "--listen", elsewhere, "--stop-with", str(os.getpid())]
+    network = Network.of(*LINE, replication=settings(provisioner="command", command=tuple(words)))
+    file.write_text(plan_text(network.plan), encoding="utf-8")
+
+    async def work() -> list[object]:
+        publisher = await Client.connect(network.address("B1"), "P")
+        subscriber = await Client.connect(network.address("B2"), "S")
+        await publisher.advertise(Filter.parse("a > 0"))
+        subscription = await subscriber.subscribe(Filter.parse("a > 0"))
+        network.kill_broker("B2")
+        await publisher.publish({"a": 1})
+        numbers: list[object] = [(await anext(subscription)).publication["a"]]
+        await publisher.publish({"a": 2})
+        numbers.append((await anext(subscription)).publication["a"])
+        assert subscriber.broker == "B2"
+        for client in (publisher, subscriber):
+            await client.close()
+        return numbers
+
+    with network:
+        assert run_loop(asyncio.wait_for(work(), WITHIN_S)) == [1, 2]
+        replica = asyncio.run(ask_status(Address.parse(elsewhere)))
+        assert (replica.name, replica.replica) == ("B2", "synchronous")
+        assert asyncio.run(ask_where(Address.parse(network.address("B3")), "B2")) == elsewhere
+        os.kill(replica.pid, signal.SIGTERM)
+
+
+def test_clients_of_a_broker_that_nobody_replaces_go_to_a_neighbour_and_on_when_its_links_are_removed() -> None:
+    async def work() -> tuple[object, str, str]:
+        publisher = await Client.connect(network.address("B2"), "P", reattach_after_s=1.5)
+        subscriber = await Client.connect(network.address("B2"), "S", reattach_after_s=1.5)
+        await publisher.advertise(Filter.parse("a > 0"))
+        subscription = await subscriber.subscribe(Filter.parse("a > 0"))
+        network.kill_broker("B2")
+        while {publisher.broker, subscriber.broker} != {"B1"}:
+            await asyncio.sleep(0.05)
+        assert (await ask_link(Address.parse(network.address("B1")), LinkRequest("remove", "B2"))).done
+        again = await subscriber.subscribe(Filter.parse("a > 10"))
+        await publisher.publish({"a": 12})
+        delivery = await anext(subscription)
+        assert (await anext(again)).publication == delivery.publication
+        for client in (publisher, subscriber):
+            await client.close()
+        return delivery.publication["a"], publisher.broker, subscriber.broker
+
+    with Network.of(["B1", "B2"], [("B1", "B2")], replication=QUICK) as network:
+        assert run_loop(asyncio.wait_for(work(), WITHIN_S)) == (12, "B1", "B1")
 
 
 def test_a_command_that_fails_is_told_of() -> None:

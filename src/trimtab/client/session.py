@@ -472,9 +472,9 @@ class ClientSession:
         self._release(now_s)
         return [Moved(self.broker, move.waited_s(now_s))]
 
-    def _rename(self, advertisements: Iterable[str]) -> None:
-        """Give advertisements new names, because brokers may still know them by the old ones from elsewhere."""
-        for id in advertisements:
+    def _rename(self, ids: Iterable[str]) -> None:
+        """Give filters new names, because brokers may still know them by the old ones from elsewhere."""
+        for id in ids:
             self._wire_ids[id] = f"{id}@{self._moves_count}"
             self._ids_by_wire_id[self._wire_ids[id]] = id
 
@@ -506,6 +506,7 @@ class ClientSession:
         is_first = not self._broker_session
         is_remembered = self._broker_session == hello.session and hello.resumes == self.config.session
         goes_on = is_first or (is_remembered and self.link.fits(hello.expects))
+        is_elsewhere = bool(self.broker) and broker != self.broker
         self.broker = broker
         self._broker_session = hello.session
         if goes_on:
@@ -517,6 +518,10 @@ class ClientSession:
             return [Close(broker, f"{broker} has forgotten the client, and with it what it kept for it")]
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
+        if is_elsewhere:  # where brokers know the old names as coming from the broker that is away
+            self._moves_count += 1
+            self._rename(self._advertisements)
+            self._rename(self._subscriptions)
         return self._begin_again(now_s)
 
     def _begin_again(self, now_s: float) -> list[Effect]:

@@ -310,13 +310,20 @@ class BrokerServer:
         connection.peer = name
         self._connections[name] = connection
         if not connection.dialled:
-            connection.send(answer)
+            connection.send(answer if hello.role == "broker" else self._with_elsewhere(answer))
         if hello.role == "broker":
             connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self.broker.name, name)
             self._links.went_up(name)
             self._report_links()
         self._schedule()
+
+    def _with_elsewhere(self, answer: Hello) -> Hello:
+        """A greeting for a client, which may need to know one day whom to ask where this broker is."""
+        if self._replacing is None:
+            return answer
+        found = {name: self.broker.reach.address_of(name) for name in self._links.names}
+        return msgspec.structs.replace(answer, elsewhere={name: address for name, address in found.items() if address})
 
     def _await_greeting_no_more(self, connection: Connection) -> None:
         if connection.greeting_timer is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from trimtab.client.move_log import MoveLog
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, LimitError, Publication, Value
 from trimtab.network.address import Address
+from trimtab.network.client_line import REATTACH_AFTER_S, Line
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
@@ -45,14 +45,6 @@ from trimtab.protocol.records import MoveRecord
 
 CONNECT_WITHIN_S: Final = 5.0
 """The first connection and its greeting may take so long."""
-
-BACKOFF_MIN_S: Final = 0.05
-BACKOFF_MAX_S: Final = 0.5
-"""Waiting times between attempts to reconnect, doubled each time, with a random part; a replica of a broker that has
-failed is there within seconds, and should not wait long for its clients."""
-
-STEADY_AFTER_S: Final = 2.0
-"""After a connection that lasted so long the next attempt is made at once."""
 
 LOOK_AFTER_MOVE_S: Final = 1.0
 """How often a move is looked after; its times are much longer."""
@@ -143,57 +135,6 @@ def _check_size(values: Mapping[str, Value]) -> None:
         raise LimitError(f"a publication of {size_bytes:,} bytes; at most {CLIENT_FRAME_MAX_BYTES:,} are allowed")
 
 
-class Line:
-    """The connection to one broker, made again whenever it breaks. A client that moves has two for a while."""
-
-    def __init__(self, client: Client, address: Address, broker: str = "") -> None:
-        self._client = client
-        self.address = address
-        self.broker = broker
-        """The broker's name, empty until it has greeted for the first time."""
-        self.connection: Connection | None = None
-        self.keeper: asyncio.Task[None] | None = None
-
-    async def dial(self) -> None:
-        """Connect; whoever waits for the greeting learns of it from the client."""
-        loop = asyncio.get_running_loop()
-        connection = self.connection = Connection(self._client, self.broker)  # the greeting may come before we go on
-        try:
-            await loop.create_connection(lambda: connection, self.address.host, self.address.port)
-        except OSError:
-            self.connection = None
-            raise
-
-    def keep(self) -> None:
-        """See to it that there is a connection from now on."""
-        self.keeper = asyncio.get_running_loop().create_task(self._keep())
-
-    async def _keep(self) -> None:
-        wait_s = BACKOFF_MIN_S
-        while True:
-            if self.connection is not None:
-                opened_s = now_s()
-                await self.connection.wait_closed()
-                if now_s() - opened_s > STEADY_AFTER_S:
-                    wait_s = BACKOFF_MIN_S
-                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-                wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
-            try:
-                await self.dial()
-            except OSError:
-                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-                wait_s = min(BACKOFF_MAX_S, 2 * wait_s)
-
-    async def close(self, reason: str = "") -> None:
-        """Give the connection up; a reason is told to the broker as a goodbye for good."""
-        if self.keeper is not None:
-            self.keeper.cancel()
-            await asyncio.gather(self.keeper, return_exceptions=True)
-        if self.connection is not None:
-            self.connection.close(reason, leaves=True)
-            await self.connection.wait_closed()
-
-
 class Client:
     """A publisher, a subscriber, or both, connected to one broker at a time.
 
@@ -205,8 +146,8 @@ class Client:
     nothing is lost or doubled by either.
     """
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
-        self._line = Line(self, address)
+    def __init__(self, address: Address, config: ClientConfig, reattach_after_s: float = REATTACH_AFTER_S) -> None:
+        self._line = Line(self, address, reattach_after_s=reattach_after_s)
         self._next_line: Line | None = None
         """The line to the broker that the client is moving to."""
         self._closing_lines: dict[asyncio.Task[None], None] = {}
@@ -232,9 +173,18 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, address: str | Address, name: str | None = None, *, publish_window_count: int = 1_000
+        cls,
+        address: str | Address,
+        name: str | None = None,
+        *,
+        publish_window_count: int = 1_000,
+        reattach_after_s: float = REATTACH_AFTER_S,
     ) -> Client:
-        """Connect to a broker at HOST:PORT; without a name the client gets one that nobody else has."""
+        """Connect to a broker at HOST:PORT; without a name the client gets one that nobody else has.
+
+        A broker that fails and is replaced is found again wherever it is. One that is away for longer than
+        `reattach_after_s` is given up: the client begins again at a neighbour of it, and may miss what was under way.
+        """
         where = Address.parse(address) if isinstance(address, str) else address
         config = ClientConfig(
             name=name or f"client-{secrets.token_hex(6)}",
@@ -242,7 +192,7 @@ class Client:
             publish_window_count=publish_window_count,
             link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
-        client = cls(where, config)
+        client = cls(where, config, reattach_after_s)
         await client.begin()
         return client
 
@@ -462,7 +412,7 @@ class Client:
                     return
                 line = self._line_of(connection)
                 if line is not None:
-                    line.broker = frame.name
+                    line.greeted(frame.name, frame.elsewhere)
                 self._carry_out(self._session.handle(Connected(frame.name, frame), now_s()))
                 self._schedule()
                 if not self._greeted.done():

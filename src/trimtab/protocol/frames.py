@@ -25,6 +25,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     sender remembers, empty if it remembers none. A link goes on only where both ends remember each other.
     `replica` is the protocol by which the sender replaces an earlier life of the broker of its name, if it does, or
     learns the routes of the broker that it `assists`; with `reorders` publications of the two are put in order again.
+    `elsewhere` tells a client the names and addresses of neighbours, to be asked where the broker is if it fails.
     """
 
     version: int
@@ -36,6 +37,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     replica: str = ""
     assists: str = ""
     reorders: bool = False
+    elsewhere: dict[str, str] = {}
 
 
 class Payload(msgspec.Struct, frozen=True):
