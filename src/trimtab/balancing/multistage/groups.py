@@ -32,9 +32,6 @@ from trimtab.balancing.multistage.standing import Standing
 _GATHERINGS_MAX_COUNT: Final = 8
 """Gathering is repeated at most so often; each finds less than the one before."""
 
-_GATHERING_MIN_RATIO: Final = 0.001
-"""A gathering that does not lower the largest load by this share is not carried out."""
-
 _ROOM_RATIO: Final = 0.05
 """While groups gather a broker may be above the mean by this share; levelling follows."""
 
@@ -52,7 +49,7 @@ def plan_groups(instance: Instance, assignment: Places, brokers_count: int, conf
     for _ in range(_GATHERINGS_MAX_COUNT):
         gathered = _levelled(instance, _gather(instance, present, brokers_count, level), brokers_count, level)
         largest = float(broker_loads(instance, gathered, brokers_count).max())
-        if largest >= least * (1 - _GATHERING_MIN_RATIO):
+        if largest >= least:
             break
         present, least = gathered, largest
     return present
