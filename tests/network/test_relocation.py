@@ -111,3 +111,33 @@ def test_a_publisher_is_asked_for_round_trips_where_delay_counts() -> None:
 
     with Network(line("grape-delay100")) as network:
         run(work(network))
+
+
+def test_in_clusters_a_publisher_moves_by_itself_to_the_head_whose_edge_broker_has_the_subscribers() -> None:
+    """H1 with the publisher and E11, H2 with E21 and the subscriber; edge-brokers serve no publishers."""
+    names, pairs = ("H1", "E11", "H2", "E21", "E22"), (("H1", "H2"), ("H1", "E11"), ("H2", "E21"), ("H2", "E22"))
+    ports = free_ports(len(names))
+    brokers = [BrokerEntry(name, Address("127.0.0.1", port)) for name, port in zip(names, ports, strict=True)]
+    links = [LinkEntry(first, second) for first, second in pairs]
+    plan = NetworkPlan(tuple(brokers), tuple(links), NetworkOptions(policy="padres+grape-load100"), relocation=QUICK)
+
+    async def work(network: Network) -> None:
+        publisher = await Client.connect(network.address("H1"), "publisher")
+        await publisher.advertise(Filter.parse("a > 0"))
+        subscriber = await Client.connect(network.address("E21"), "subscriber")
+        got: list[int] = []
+        await subscriber.subscribe(Filter.parse("a > 0"), callback=lambda delivery: got.append(delivery.sequence))
+        for number in range(1, PUBLICATIONS_COUNT + 1):
+            await publisher.publish(Publication(a=number))
+            if number % 5 == 0:
+                await asyncio.sleep(0.005)
+        await publisher.drain()
+        while len(got) < PUBLICATIONS_COUNT:
+            await asyncio.sleep(0.01)
+        assert got == list(range(1, PUBLICATIONS_COUNT + 1))
+        assert publisher.broker == "H2"
+        await subscriber.close()
+        await publisher.close()
+
+    with Network(plan) as network:
+        run(work(network))

@@ -23,6 +23,11 @@ def test_random_runs_keep_all_promises() -> None:
     assert sorted(report.faults_count) == sorted(KINDS)
 
 
+def test_what_an_old_broker_has_for_a_client_is_waited_for_while_it_is_kept() -> None:
+    """The client moves, its connection to the old broker breaks, and the new broker lets it publish meanwhile."""
+    assert run_plan(draw_plan(30_115)).violations == []
+
+
 RARE = {"close-streams-at-once": 501}
 """Bugs that few runs can show (some one in five hundred), with a seed before one that does."""
 

@@ -14,6 +14,7 @@ from trimtab.protocol.link import Link, LinkConfig
 REACH_WITHIN_S: Final = 30.0
 MOVE_WITHIN_S: Final = 600.0
 HOLD_BACK_WITHIN_S: Final = 60.0
+LEASE_S: Final = 60.0
 
 
 class EarlierLife(msgspec.Struct, frozen=True):
@@ -48,6 +49,10 @@ class ClientConfig(msgspec.Struct, frozen=True):
     """Publications are held back for a move for so long; then it is undone if it still can be. Far above the round trip
     of any path, so that only a path that is down or badly overloaded is given up."""
 
+    lease_s: float = LEASE_S
+    """An old broker that is away for so long during a move has given up what it had for the client, which goes on at
+    the new one; not less than brokers keep a session that is not connected."""
+
     link: LinkConfig = LinkConfig()
 
     stores: bool = False
@@ -63,7 +68,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
             raise ValueError(f"a client's name does not begin with {STREAM_MARK}")
         if self.publish_window_count < 1:
             raise ValueError("the publish window holds at least one publication")
-        if min(self.reach_within_s, self.move_within_s, self.hold_back_within_s) <= 0:
+        if min(self.reach_within_s, self.move_within_s, self.hold_back_within_s, self.lease_s) <= 0:
             raise ValueError("a move takes time")
         if self.earlier is not None and not self.stores:
             raise ValueError("only a client that stores what it is told has an earlier life")

@@ -95,4 +95,4 @@ class Move:
         """When the client goes on without the old broker's word; None if that answers, or is all that can be known."""
         if self.told_s is None or self.old_away_s is None:
             return None
-        return max(self.told_s, self.old_away_s) + config.reach_within_s
+        return max(self.told_s, self.old_away_s) + config.lease_s

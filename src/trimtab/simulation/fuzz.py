@@ -153,7 +153,7 @@ def draw_plan(seed: int) -> Plan:
     data_window_count, broker_queue_high_count = limits.choice((1, 3, 1024)), limits.choice((1, 5, 4096))
     channel_acts = _draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else []
     placing = Random(f"trimtab fuzz placing {seed}")
-    may_relocate = not is_coordinated and not channel_acts
+    may_relocate = not is_coordinated
     relocation = placing.choice(_RELOCATIONS) if may_relocate and placing.random() < 0.5 else ""
     if is_balanced or is_coordinated or relocation:  # agents may send clients to a guest, which therefore stays
         guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
