@@ -215,6 +215,66 @@ def bench_plane(
         typer.echo(f"{missing.system} is not installed and was left out. To install it: {missing.install}")
 
 
+@app.command("failover")
+def bench_failover(  # noqa: PLR0917 (each one is an option)
+    kills: Annotated[
+        int, typer.Option(min=0, max=1_000, metavar="N", help="Brokers killed, one after the other.")
+    ] = 20,
+    publications: Annotated[
+        int, typer.Option(min=100, max=10_000_000, metavar="N", help="Publications around each kill.")
+    ] = 100_000,
+    rate: Annotated[
+        float, typer.Option(min=10, max=1_000_000, metavar="N", help="Publications per second of all publishers.")
+    ] = 3_000.0,
+    provisioner: Annotated[
+        Literal["standby", "process"], typer.Option(help="Who becomes the replica: one that waits, or a new process.")
+    ] = "standby",
+    acknowledges: Annotated[
+        Literal["safe", "received"], typer.Option(help="What an acknowledgement means; received may lose.")
+    ] = "safe",
+    seed: Annotated[int, typer.Option(metavar="S", help="Seed of which brokers are killed and when.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Kill broker processes of seven while publications flow, and see whether anything is lost, doubled or reordered.
+
+    Three publishers and four subscribers at six of the brokers; each kill is a kill -9 of any of the seven at a random
+    moment, and the next comes when all is well again. Exit code 1 if something was lost, doubled or reordered. Takes
+    about twelve minutes.
+
+    \b
+    Example:
+      trimtab bench failover --kills 3 --publications 10000
+    """
+    import msgspec
+
+    from trimtab.lab.bench_failover import FailoverBench, run_failover_bench
+
+    bench = FailoverBench(kills, publications, rate, seed, acknowledges, provisioner=provisioner)
+    try:
+        with _progress() as report:
+            figures = run_failover_bench(bench, report)
+    except TimeoutError as error:
+        typer.echo(printable(str(error)), err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        found = {**msgspec.to_builtins(figures), "is_right": figures.is_right, "resumed_max_s": figures.resumed_max_s}
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for kill in figures.kills:
+            replaced = "" if kill.replaced_s is None else f"replaced {kill.replaced_s:.2f} s later, "
+            typer.echo(
+                f"{kill.broker} ({kill.clients_count} clients) killed after {kill.after_count:,}: noticed after "
+                f"{kill.noticed_s:.2f} s, {replaced}service resumed {kill.resumed_s:.2f} s later"
+            )
+        typer.echo(
+            f"{figures.publications_count:,} published ({figures.publications_per_s:,.0f} per second), "
+            f"{figures.deliveries_count:,} delivered; lost {figures.lost_count:,}, doubled or reordered "
+            f"{figures.doubled_count:,}; service resumed at the latest {figures.resumed_max_s:.2f} s after detection"
+        )
+    if not figures.is_right:
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _progress() -> Iterator[Report]:
     """Show the current step on a terminal's standard error, nothing elsewhere."""

@@ -148,7 +148,7 @@ class FailoverRun:
         self._rng = random.Random(bench.seed)
         self._published: dict[str, int] = dict.fromkeys(PUBLISHERS, 0)
         self._subscribers = {name: _Subscriber(name) for name in SUBSCRIBERS}
-        self._is_over = False
+        self._is_replacing = False
 
     @property
     def _published_count(self) -> int:
@@ -168,16 +168,17 @@ class FailoverRun:
         for client in subscribers:
             await client.subscribe(Filter.parse("n >= 0"), callback=self._subscribers[client.name].take)
         total_count = bench.publications_count * max(1, bench.kills_count)
-        publishing = [
-            asyncio.create_task(self._publish(client, total_count // len(publishers))) for client in publishers.values()
-        ]
+        publishing = [asyncio.create_task(self._publish(client, total_count)) for client in publishers.values()]
         kills: list[KillFigures] = []
         try:
             for round_number in range(bench.kills_count):
                 share = self._rng.uniform(0.1, 0.8)
                 after_count = int(bench.publications_count * (round_number + share))
                 await self._until(lambda: self._published_count >= after_count, publishing, "publications")  # noqa: B023
+                self._is_replacing = True
+                await self._until(self._network.all_stand_by, publishing, "processes that stand by")
                 kills.append(await self._kill(after_count - round_number * bench.publications_count, publishing))
+                self._is_replacing = False
                 self._report(f"{round_number + 1} of {bench.kills_count}: {_line(kills[-1])}")
             await asyncio.gather(*publishing)
             for client in publishers.values():
@@ -210,18 +211,20 @@ class FailoverRun:
             bench=self._bench,
         )
 
-    async def _publish(self, client: Client, count: int) -> None:
-        """Publish at a steady rate, as far as the network takes it."""
+    async def _publish(self, client: Client, total_count: int) -> None:
+        """Publish at a steady rate, as far as the network takes it, until all together have published enough."""
         interval_s = len(PUBLISHERS) / self._bench.rate_per_s
         began_s, name = now_s(), client.name
-        for number in range(count):
+        number = 0
+        while self._published_count < total_count or self._is_replacing:
             wait_s = began_s + number * interval_s - now_s()
             if wait_s > 0.01:
                 await asyncio.sleep(wait_s)
             elif wait_s < -1.0:
                 began_s -= wait_s  # the network was slower: what was missed is not made up for in one burst
             await client.publish({"p": name, "n": number})
-            self._published[name] = number + 1
+            number += 1
+            self._published[name] = number
 
     async def _kill(self, after_count: int, publishing: list[asyncio.Task[None]]) -> KillFigures:
         network, plan = self._network, self._network.plan

@@ -135,6 +135,14 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
 
+    def give_up(self) -> None:
+        """Close without a word, also if the transport is gone and did not say so, as when a call is cancelled."""
+        if self.greeting_timer is not None:
+            self.greeting_timer.cancel()
+        self.writable, self.closing = False, True
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self, reason: str = "", *, leaves: bool = False) -> None:
         """Say goodbye if there is a reason to give, and close."""
         if self._transport is None or self.closing:

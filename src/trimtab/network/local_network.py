@@ -138,6 +138,10 @@ class Network:
                     self._former_standbys.append(process)
                 self._standbys[address] = self._start("standby", str(self._plan_file()), "--listen", str(address))
 
+    def all_stand_by(self) -> bool:
+        """Whether a process waits at each address of the plan that has one."""
+        return all(_listens(address) for address in self.plan.standbys)
+
     def _is_replica(self, pid: int) -> bool:
         return any(replica.pid == pid for replica in self._replicas.values())
 

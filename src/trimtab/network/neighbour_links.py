@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from trimtab.broker.core import Broker
@@ -112,11 +113,9 @@ class NeighbourLinks:
             while neighbour in self._up:
                 self._gone_down.clear()
                 await self._gone_down.wait()
-            connection: Connection | None = None
+            connection = Connection(self._owner, neighbour)
             try:
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self._owner, neighbour), address.host, address.port
-                )
+                await loop.create_connection(partial(_same, connection), address.host, address.port)
                 opened_s = now_s()
                 await connection.wait_closed()
                 if now_s() - opened_s > GREETING_WITHIN_S:
@@ -124,8 +123,8 @@ class NeighbourLinks:
             except OSError as error:
                 log.debug("%s: %s cannot be reached: %s", self._broker.name, neighbour, error)
             finally:
-                if connection is not None and not connection.peer:
-                    connection.close()
+                if not connection.peer:
+                    connection.give_up()
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
             wait_s = min(backoff_max_s, 2 * wait_s)
 
@@ -166,3 +165,7 @@ class NeighbourLinks:
             keeper.cancel()
         end()
         return ""
+
+
+def _same(connection: Connection) -> Connection:
+    return connection
