@@ -11,6 +11,7 @@ from trimtab.cli import (
     active_commands,
     bench_commands,
     coordinator_command,
+    lab_commands,
     language_commands,
     link_commands,
     load_command,
@@ -49,6 +50,7 @@ app.command("standby")(replace_commands.standby)
 app.command("move")(move_command.move)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
+app.add_typer(lab_commands.app, name="lab")
 simulation_commands.add_record_commands(app)
 
 

@@ -1,0 +1,129 @@
+"""`trimtab lab`: experiments on Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimtab.cli.input_lines import printable, refuse
+
+if TYPE_CHECKING:
+    from trimtab.lab.any_run import RunResult
+
+app = typer.Typer(help="Experiments on Spark: all runs of a study, on all cores or on a cluster.", no_args_is_help=True)
+
+
+@app.command("list")
+def lab_list() -> None:
+    """The studies that come along; scenarios and studies of `trimtab sim list` can be run as well.
+
+    \b
+    Example:
+      trimtab lab list
+    """
+    from trimtab.lab.lab_studies import jobs_of, read_lab_study, shipped_lab_studies
+
+    for name in shipped_lab_studies():
+        study = read_lab_study(name)
+        typer.echo(f"{name:<12} {len(jobs_of(study, [1])):>4} runs for each seed  {study.title}")
+
+
+@app.command("run")
+def lab_run(  # noqa: PLR0917 (each one is an option)
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Studies, scenarios, or files of them.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where results are, and are looked for.")] = "lab-results",
+    spark: Annotated[str, typer.Option(metavar="MASTER", help="spark://HOST:PORT of a cluster.")] = "local[*]",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Seeds of each run.")] = 3,
+    seed: Annotated[int, typer.Option(metavar="S", help="The first seed.")] = 1,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value in all scenarios.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Run studies as tasks of Spark; finished runs are not repeated. Exit code 1 if one failed or lost something.
+
+    Workers of a cluster need trimtab installed. Results are Parquet: DIR/runs has a row for each number of each run.
+
+    \b
+    Example:
+      trimtab lab run relocation --seeds 3 --out results
+      trimtab lab run stock-small --set duration_s=60
+    """
+    from trimtab.activedata.errors import ActiveDataError
+    from trimtab.lab.lab_studies import jobs_of, read_lab_study
+    from trimtab.lab.sweep import run_sweep
+    from trimtab.protocol.records import RecordsError
+    from trimtab.simulation.scenario import ScenarioError
+
+    overrides = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            refuse(f"--set {setting}: expected KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    wanted_seeds = range(seed, seed + seeds)
+    try:
+        jobs = [job for name in studies for job in jobs_of(read_lab_study(name), wanted_seeds, overrides)]
+        with _Progress(len(jobs), shown=not as_json or sys.stderr.isatty()) as progress:
+            report = run_sweep(jobs, Path(out), spark, progress.came)
+    except (ScenarioError, RecordsError, ActiveDataError) as error:
+        refuse(str(error))
+    if as_json:
+        data = {
+            "runs_count": len(jobs),
+            "done_before_count": report.done_before_count,
+            "failed": [{"run": each.job.described(), "error": each.error} for each in report.failures],
+            "violations_count": report.violations_count,
+            "cpu_s": sum(each.cpu_s for each in report.results),
+            "out": out,
+        }
+        typer.echo(json.dumps(data, indent=2))
+    else:
+        done_count = len(report.results) - len(report.failures)
+        before = f", {report.done_before_count:,} were there already" if report.done_before_count else ""
+        typer.echo(f"{done_count:,} of {len(jobs):,} runs done{before}; results are in {out}")
+        for each in report.failures:
+            typer.echo(printable(f"FAILED {each.job.described()}: {each.error}"))
+        if report.violations_count:
+            typer.echo(f"{report.violations_count:,} promises were broken")
+    if report.failures or report.violations_count:
+        raise typer.Exit(1)
+
+
+class _Progress:
+    """A bar on a terminal, lines elsewhere."""
+
+    def __init__(self, runs_count: int, *, shown: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._runs_count = runs_count
+        self._came_count = 0
+        self._is_shown = shown
+        self._bar: Progress | None = None
+        if shown and sys.stderr.isatty():
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._task = self._bar.add_task("starting Spark", total=runs_count)
+
+    def __enter__(self) -> _Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def came(self, result: RunResult) -> None:
+        """A run is over."""
+        self._came_count += 1
+        text = printable(f"{result.job.described()} ({result.cpu_s:.0f} s of CPU)")
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, description=text)
+        elif self._is_shown:
+            typer.echo(f"{self._came_count}: {text}", err=True)

@@ -1,0 +1,73 @@
+"""Runs one job of a study, whatever kind of scenario it is, and says what it showed in one shape for all kinds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from trimtab.lab.lab_studies import Job
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What a run showed: all its numbers by name, and its whole summary as JSON; or why it failed."""
+
+    job: Job
+    metrics: dict[str, float]
+    violations_count: int
+    cpu_s: float
+    summary_json: str
+    error: str = ""
+
+
+def run_job(job: Job) -> RunResult:
+    """Run a job; a run that fails says why instead of ending all others."""
+    begin_s = time.process_time()
+    try:
+        summary, violations_count = _run(job)
+    except Exception as error:
+        return RunResult(job, {}, 0, time.process_time() - begin_s, "", f"{type(error).__name__}: {error}")
+    data = msgspec.to_builtins(summary)
+    text = msgspec.json.encode(data).decode()
+    return RunResult(job, dict(numbers_of(data)), violations_count, time.process_time() - begin_s, text)
+
+
+def _run(job: Job) -> tuple[msgspec.Struct, int]:
+    from trimtab.simulation.coordination.scenario import find_coordination_text, parse_coordination
+    from trimtab.simulation.coordination.world import CoordinationWorld
+    from trimtab.simulation.relocation.run import RelocationRun
+    from trimtab.simulation.relocation.scenario import find_relocation_text, parse_relocation
+    from trimtab.simulation.run import ScenarioRun
+    from trimtab.simulation.scenario import read_scenario
+    from trimtab.simulation.study import find_study, scenario_at
+    from trimtab.simulation.study_metrics import MetricsWatch
+
+    study = find_study(job.scenario)
+    if study is not None:
+        scenario = scenario_at(study, job.point or 0, job.settings)
+        watch = MetricsWatch(scenario)
+        of_point = ScenarioRun(scenario, job.seed, None, watch).run()
+        return watch.metrics(of_point), len(of_point.violations)
+    if (text := find_relocation_text(job.scenario)) is not None:
+        _, (relocation,) = parse_relocation(text, job.scenario, job.settings)
+        of_relocation = RelocationRun(relocation, job.seed, None).run()
+        return of_relocation, of_relocation.lost + of_relocation.duplicated + of_relocation.reordered
+    if (text := find_coordination_text(job.scenario)) is not None:
+        return CoordinationWorld(parse_coordination(text, job.scenario, job.settings), job.seed).run(), 0
+    summary = ScenarioRun(read_scenario(job.scenario, job.settings), job.seed).run()
+    return summary, len(summary.violations)
+
+
+def numbers_of(data: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """All numbers of a summary by their path; lists, which are histories, are left out.
+
+    >>> dict(numbers_of({"moves": 3, "delay": {"mean": 0.5}, "level": True, "series": [1, 2], "name": "x"}))
+    {'moves': 3.0, 'delay.mean': 0.5, 'level': 1.0}
+    """
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from numbers_of(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(data, int | float):
+        yield name, float(data)
