@@ -329,7 +329,12 @@ def test_what_cannot_be_replaced_is_told(
         ("received", None, ["--replica", "basic"], "--replica: the network file has no section [replication]"),
         ("received", QUICK, ["--replica", "fast"], "--replica: no protocol of replication is called fast; there are"),
         ("safe", QUICK, ["--replica", "basic"], "--replica basic: what is safe stays so only with the protocol sync"),
-        ("received", QUICK, ["--listen", "127.0.0.1:1"], "--neighbours and --listen are for --replica"),
+        (
+            "received",
+            QUICK,
+            ["--listen", "127.0.0.1:1"],
+            "--neighbours, --listen, --assist and --reorder are for",
+        ),
         (
             "received",
             QUICK,

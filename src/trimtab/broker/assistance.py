@@ -152,6 +152,10 @@ class Assistance:
         """Whether a neighbour has one."""
         return name in self._assistants
 
+    def is_told(self, name: str) -> bool:
+        """Whether a neighbour has an assistant that knows all routes."""
+        return name in self._assistants and self._assistants[name].is_complete
+
     def gone(self, peer: Peer, now_s: float) -> None:
         """An assistant, or a broker that has one, is gone or begins another life: one way is left, or none."""
         assistant = self._assistants.pop(peer.assists or peer.name, None)

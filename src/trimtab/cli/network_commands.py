@@ -73,6 +73,12 @@ def broker(  # noqa: PLR0917 (each one is an option)
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where it listens; else as the file says.")
     ] = None,
+    assist: Annotated[
+        bool, typer.Option("--assist", help="With --replica: do not replace the broker, share its load.")
+    ] = False,
+    reorder: Annotated[
+        bool, typer.Option("--reorder", help="With --assist: put publications in order again behind the two.")
+    ] = False,
     or_at: Annotated[str | None, typer.Option("--or-at", hidden=True)] = None,
     stop_with: Annotated[int | None, typer.Option("--stop-with", hidden=True)] = None,
 ) -> None:
@@ -93,7 +99,9 @@ def broker(  # noqa: PLR0917 (each one is an option)
     names = [entry.name for entry in plan.brokers]
     if name not in names:
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
-    order = replica_order(plan, name, replica, neighbours=neighbours, listen=listen, or_at=or_at)
+    order = replica_order(
+        plan, name, replica, neighbours=neighbours, listen=listen, or_at=or_at, assists=assist, reorders=reorder
+    )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]
     try:

@@ -1,7 +1,8 @@
-"""Replicas on the command line: which one to be, `trimtab standby` and `trimtab replace`."""
+"""Replicas on the command line: which one to be, `trimtab standby`, `replace` and `assist`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,21 +15,33 @@ if TYPE_CHECKING:
 
 
 def replica_order(
-    plan: NetworkPlan, name: str, protocol: str | None, *, neighbours: str | None, listen: str | None, or_at: str | None
+    plan: NetworkPlan,
+    name: str,
+    protocol: str | None,
+    *,
+    neighbours: str | None,
+    listen: str | None,
+    or_at: str | None,
+    assists: bool = False,
+    reorders: bool = False,
 ) -> ReplicaOrder | None:
     """What a replica is to be, from the options of `trimtab broker`; None for a broker that replaces nobody."""
-    from trimtab.network.address import Address, found_here
+    from trimtab.network.address import Address, found_here, free_address
     from trimtab.network.replication_settings import ReplicaOrder, parse_neighbours
     from trimtab.replication.config import PROTOCOLS
 
     if protocol is None:
-        if neighbours is not None or listen is not None:
-            refuse("--neighbours and --listen are for --replica")
+        if neighbours is not None or listen is not None or assists or reorders:
+            refuse("--neighbours, --listen, --assist and --reorder are for --replica")
         return None
     if plan.replication is None:
         refuse("--replica: the network file has no section [replication], so nobody would tell a replica anything")
     if protocol not in PROTOCOLS:
         refuse(f"--replica: no protocol of replication is called {protocol}; there are {', '.join(PROTOCOLS)}")
+    if reorders and not assists:
+        refuse("--reorder is for --assist")
+    if assists and plan.options.acknowledges != "received":
+        refuse("--assist: what is safe is kept for one broker, and cannot take two ways")
     if plan.options.acknowledges == "safe" and protocol != "synchronous":
         refuse(f"--replica {protocol}: what is safe stays so only with the protocol synchronous")
     try:
@@ -38,12 +51,17 @@ def replica_order(
     except ValueError as error:
         refuse(f"--neighbours: {error}")
     if found is None:
-        found = tuple((each, str(plan.broker(each).listen)) for each in plan.neighbours_of(name))
+        linked = [*([name] if assists else []), *plan.neighbours_of(name)]
+        found = tuple((each, str(plan.broker(each).listen)) for each in linked)
     try:
         where = Address.parse(listen) if listen is not None else plan.broker(name).listen
     except ValueError as error:
         refuse(f"--listen: {error}")
-    return ReplicaOrder(name, protocol, found, str(where if or_at is None else found_here(where, or_at)))
+    if assists:
+        where = free_address(where.host if or_at is None else or_at)
+    elif or_at is not None:
+        where = found_here(where, or_at)
+    return ReplicaOrder(name, protocol, found, str(where), assists=assists, reorders=reorders)
 
 
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")]
@@ -119,6 +137,114 @@ def replace(
     """
     import asyncio
 
+    plan = _plan_for(broker, network, protocol)
+    _tell(asyncio.run(_replace(plan, broker, protocol or "", within_s)), f"{broker} is replaced")
+
+
+def assist(
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker that is congested.")],
+    network: NetworkArgument,
+    protocol: Annotated[
+        str | None,
+        typer.Option("--protocol", metavar="PROTOCOL", help="basic, synchronous or incremental; else the file's."),
+    ] = None,
+    reorder: Annotated[bool, typer.Option("--reorder", help="Put publications in order again behind the two.")] = False,
+    within_s: Annotated[
+        float, typer.Option("--within", metavar="SECONDS", min=0.1, help="Give up waiting for the assistant then.")
+    ] = 30.0,
+) -> None:
+    """Start an assistant that shares the load of a broker: each publication goes where it waits least.
+
+    Waits until the assistant knows all routes. Without --reorder publications may overtake each other. The assistant
+    ends with the broker, or when its process is asked to end.
+
+    \b
+    Example:
+      trimtab assist B2 network.toml --protocol incremental --reorder
+    """
+    import asyncio
+
+    from trimtab.network.status import ask_assist
+    from trimtab.protocol.frames import AssistRequest
+
+    plan = _plan_for(broker, network, protocol)
+    if plan.options.acknowledges != "received":
+        refuse(f'{network}: acknowledges = "{plan.options.acknowledges}": what is safe cannot take two ways')
+
+    async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
+        request = AssistRequest(broker, protocol or "", reorder)
+        reply = await ask_assist(neighbour.listen, request, within_s)
+        return reply.done, reply.reason
+
+    async def work() -> str:
+        if not await _answers(plan.broker(broker)):
+            return f"{broker} does not answer at {plan.broker(broker).listen}; only a broker that lives is assisted"
+        return await _ask_neighbours(plan, broker, ask, "assisted", within_s)
+
+    _tell(asyncio.run(work()), f"{broker} is assisted")
+
+
+async def _replace(plan: NetworkPlan, broker: str, protocol: str, within_s: float) -> str:
+    """Why the broker is not replaced, empty if it is."""
+    from trimtab.network.status import ask_replace
+    from trimtab.protocol.frames import ReplaceRequest
+
+    entry = plan.broker(broker)
+    if await _answers(entry):
+        return f"{broker} lives: it answers at {entry.listen}; only a broker that has failed is replaced"
+
+    async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
+        reply = await ask_replace(neighbour.listen, ReplaceRequest(broker, protocol), within_s)
+        return reply.done, reply.reason
+
+    return await _ask_neighbours(plan, broker, ask, "replaced", within_s)
+
+
+async def _ask_neighbours(
+    plan: NetworkPlan,
+    broker: str,
+    ask: Callable[[BrokerEntry], Coroutine[None, None, tuple[bool, str]]],
+    done: str,
+    within_s: float,
+) -> str:
+    """Ask one neighbour after the other; returns why none of them has done it, empty if one has."""
+    silent: list[str] = []
+    reasons: list[str] = []
+    for neighbour in [plan.broker(name) for name in plan.neighbours_of(broker)]:
+        try:
+            is_done, reason = await ask(neighbour)
+        except TimeoutError:
+            return f"{neighbour.name} was asked to have {broker} {done}, but does not know after {within_s:g} s"
+        except OSError:
+            silent.append(neighbour.name)
+            continue
+        if is_done:
+            return ""
+        reasons.append(f"{neighbour.name}: {reason}")
+    if not reasons:
+        return f"no neighbour of {broker} answers ({', '.join(silent) or 'it has none'}), so nobody can tell a replica"
+    return f"{broker} is not {done}: {'; '.join(reasons)}"
+
+
+async def _answers(entry: BrokerEntry) -> bool:
+    from trimtab.network.status import ask_status
+
+    try:
+        await ask_status(entry.listen)
+    except (OSError, TimeoutError):
+        return False
+    return True
+
+
+def _tell(problem: str, done: str) -> None:
+    if problem:
+        typer.echo(printable(problem), err=True)
+        raise typer.Exit(1)
+    typer.echo(done)
+
+
+def _plan_for(broker: str, network: str, protocol: str | None) -> NetworkPlan:
+    """The network of a broker that is to be replaced or assisted; a mistake ends the command."""
     from trimtab.replication.config import PROTOCOLS
 
     plan = _plan_of(network)
@@ -134,48 +260,7 @@ def replace(
             f"{network} configures no provisioner (provisioner in [replication]); to start a replica by hand: "
             f"trimtab broker {broker} {network} --replica {protocol or plan.replication.protocol}"
         )
-    problem = asyncio.run(_replace(plan, broker, protocol or "", within_s))
-    if problem:
-        typer.echo(printable(problem), err=True)
-        raise typer.Exit(1)
-    typer.echo(f"{broker} is replaced")
-
-
-async def _replace(plan: NetworkPlan, broker: str, protocol: str, within_s: float) -> str:
-    """Why the broker is not replaced, empty if it is."""
-    from trimtab.network.status import ask_replace
-    from trimtab.protocol.frames import ReplaceRequest
-
-    entry = plan.broker(broker)
-    if await _answers(entry):
-        return f"{broker} lives: it answers at {entry.listen}; only a broker that has failed is replaced"
-    neighbours = [plan.broker(name) for name in plan.neighbours_of(broker)]
-    silent: list[str] = []
-    reasons: list[str] = []
-    for neighbour in neighbours:
-        try:
-            reply = await ask_replace(neighbour.listen, ReplaceRequest(broker, protocol), within_s)
-        except TimeoutError:
-            return f"{neighbour.name} was asked to have {broker} replaced, but does not know after {within_s:g} s"
-        except OSError:
-            silent.append(neighbour.name)
-            continue
-        if reply.done:
-            return ""
-        reasons.append(f"{neighbour.name}: {reply.reason}")
-    if not reasons:
-        return f"no neighbour of {broker} answers ({', '.join(silent) or 'it has none'}), so nobody can tell a replica"
-    return f"{broker} is not replaced: {'; '.join(reasons)}"
-
-
-async def _answers(entry: BrokerEntry) -> bool:
-    from trimtab.network.status import ask_status
-
-    try:
-        await ask_status(entry.listen)
-    except (OSError, TimeoutError):
-        return False
-    return True
+    return plan
 
 
 def _plan_of(path: str) -> NetworkPlan:

@@ -66,5 +66,10 @@ def found_here(wanted: Address, or_at: str) -> Address:
     """
     if is_of_this_host(wanted.host):
         return wanted
-    with socket.create_server((or_at, 0)) as server:
-        return Address(or_at, int(server.getsockname()[1]))
+    return free_address(or_at)
+
+
+def free_address(host: str) -> Address:
+    """A port of this host that nobody listens at now."""
+    with socket.create_server((host, 0)) as server:
+        return Address(host, int(server.getsockname()[1]))

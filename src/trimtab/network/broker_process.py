@@ -37,12 +37,14 @@ from trimtab.network.process_memory import resident_bytes
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.provisioners import provisioner_of
 from trimtab.network.replacing import Replacing
-from trimtab.network.replication_settings import ReplicaOrder
+from trimtab.network.replication_settings import ASSISTANT_MARK, ReplicaOrder
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
-from trimtab.protocol.effects import Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
+from trimtab.protocol.effects import Assist, Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
+    AssistReply,
+    AssistRequest,
     BrokerStatus,
     Frame,
     Goodbye,
@@ -120,14 +122,21 @@ class BrokerServer:
         self._policy = plan.options.policy
         config = plan.config_of(name, new_session(self._started_s))
         if order is not None:
-            neighbours = tuple(neighbour for neighbour, _ in order.neighbours)
             config = msgspec.structs.replace(
-                config, replica=order.protocol, neighbours=neighbours, address=str(self._listen)
+                config,
+                name=f"{name}{ASSISTANT_MARK}" if order.assists else name,
+                replica=order.protocol,
+                neighbours=tuple(neighbour for neighbour, _ in order.neighbours),
+                address=str(self._listen),
+                assists=name if order.assists else "",
+                reorders=order.reorders,
             )
             self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
         self.broker = Broker(
             config,
-            agents_of(
+            []
+            if config.assists
+            else agents_of(
                 self._policy,
                 name,
                 f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network",
@@ -241,6 +250,11 @@ class BrokerServer:
                 replacement = self._loop.create_task(self._replace_by_hand(connection, frame))
                 self._link_changes.add(replacement)
                 replacement.add_done_callback(self._link_changes.discard)
+            case AssistRequest():
+                self._await_greeting_no_more(connection)
+                assistance = self._loop.create_task(self._assist_by_hand(connection, frame))
+                self._link_changes.add(assistance)
+                assistance.add_done_callback(self._link_changes.discard)
             case ReplicaRequest():
                 connection.send(ReplicaReply(False, f"this is broker {self.broker.name}, it does not stand by"))
             case WhereRequest(broker=broker):
@@ -251,6 +265,8 @@ class BrokerServer:
                 self._links.refused(connection, reason)
                 self._forget(connection, leaves=leaves)
                 connection.close()
+                if self.broker.config.assists:
+                    self._stop.set()  # one that is not wanted somewhere is not wanted at all
             case Hello():
                 self._refuse(connection, "a second greeting")
             case (
@@ -355,7 +371,7 @@ class BrokerServer:
                     self._refuse(connection, effect.reason)
             elif isinstance(effect, Record):
                 self._record(as_record(effect.record))
-            elif isinstance(effect, Replace):
+            elif isinstance(effect, Replace | Assist):
                 if self._replacing is not None and not self._is_draining:
                     self._replacing.asked(effect)
             elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self._back_end is not None:
@@ -502,6 +518,14 @@ class BrokerServer:
         else:
             problem = await self._replacing.by_hand(request.broker, request.protocol)
         connection.send(ReplaceReply(not problem, problem))
+
+    async def _assist_by_hand(self, connection: Connection, request: AssistRequest) -> None:
+        """Have an assistant started for a neighbour, and tell when it knows all routes, or why it does not."""
+        if self._replacing is None:
+            problem = f"broker {self.broker.name} watches nobody: its network file has no section [replication]"
+        else:
+            problem = await self._replacing.assist_by_hand(request.broker, request.protocol, reorders=request.reorders)
+        connection.send(AssistReply(not problem, problem))
 
     async def _change_link(self, connection: Connection, request: LinkRequest) -> None:
         """Do what somebody asked for and tell when it is done, or why it is not."""

@@ -94,6 +94,7 @@ class StartedHere:
                 *(sys.executable, "-m", "trimtab", "broker", order.broker, str(self._file)),
                 *("--replica", order.protocol, "--neighbours", neighbours_text(order.neighbours)),
                 *("--listen", order.listen, "--or-at", self._host),
+                *order.options,
                 *self._options,
             ]
         )
@@ -116,7 +117,9 @@ class StandBys:
 
     async def start(self, order: ReplicaOrder) -> str:
         """Ask one after the other."""
-        request = ReplicaRequest(order.broker, order.protocol, order.neighbours, order.listen)
+        request = ReplicaRequest(
+            order.broker, order.protocol, order.neighbours, order.listen, order.assists, order.reorders
+        )
         reasons: list[str] = []
         for address in self._addresses:
             try:
@@ -147,7 +150,7 @@ class OperatorsCommand:
 
     async def start(self, order: ReplicaOrder) -> str:
         """Run the command; it may go on or end, but not with an error."""
-        command = [order.filled_in(word) for word in self._words]
+        command = [*(order.filled_in(word) for word in self._words), *order.options]
         problem = self._children.start(command)
         await asyncio.sleep(0)
         return problem

@@ -1,5 +1,7 @@
 """What a broker's process does about a neighbour that has failed: it makes sure of that, and has a replica started.
 
+A neighbour that is congested gets an assistant, which needs no such care: nobody's place is taken.
+
 The broker decides that a neighbour has failed and asks for a replica (`Replace`). A network cannot tell a dead process
 from one that cannot be reached, so before anybody takes its place:
 
@@ -23,7 +25,7 @@ from trimtab.network.life import Life
 from trimtab.network.provisioners import Provisioner
 from trimtab.network.replication_settings import ReplicaOrder, ReplicationSettings
 from trimtab.network.status import ask_status
-from trimtab.protocol.effects import Replace
+from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.frames import FailureStatus
 from trimtab.replication.config import PROTOCOLS
 
@@ -32,6 +34,7 @@ ANSWER_WITHIN_S: Final = 1.0
 
 LOOK_AGAIN_AFTER_S: Final = 0.02
 FAILURES_KEPT_COUNT: Final = 20
+CONGESTION: Final = "congestion"
 
 log = logging.getLogger("trimtab.broker")
 
@@ -39,10 +42,10 @@ log = logging.getLogger("trimtab.broker")
 class Failure:
     """A neighbour's life that has ended, and what is done about it."""
 
-    def __init__(self, request: Replace) -> None:
+    def __init__(self, request: Replace | Assist) -> None:
         self.broker = request.broker
         self.session = request.session
-        self.why = request.why
+        self.why = CONGESTION if isinstance(request, Assist) else request.why
         self.protocol = request.protocol
         self.noticed_s = now_s()
         self.outcome = ""
@@ -80,29 +83,30 @@ class Replacing:
         for failure in self._failures:
             if failure.replaced_s is None and self._is_replaced(failure):
                 failure.replaced_s = now_s()
-                failure.outcome = "replaced"
-                log.info("%s: %s is replaced", self._broker.name, failure.broker)
+                failure.outcome = "assisted" if failure.why == CONGESTION else "replaced"
+                log.info("%s: %s is %s", self._broker.name, failure.broker, failure.outcome)
 
-    def asked(self, request: Replace) -> None:
-        """The broker asks for a replica."""
+    def asked(self, request: Replace | Assist) -> None:
+        """The broker asks for a replica or an assistant."""
         failure = self._failure_of(request)
         if self._settings.replaces == "by-hand":
-            failure.outcome = "waits for trimtab replace"
+            failure.outcome = f"waits for trimtab {'assist' if isinstance(request, Assist) else 'replace'}"
         elif request.broker not in self._tasks:
             self._begin(failure, request)
 
-    def _begin(self, failure: Failure, request: Replace) -> asyncio.Task[str]:
+    def _begin(self, failure: Failure, request: Replace | Assist) -> asyncio.Task[str]:
         task = asyncio.get_running_loop().create_task(self._replace(failure, request))
         self._tasks[request.broker] = task
         task.add_done_callback(lambda _: self._tasks.pop(request.broker, None))
         return task
 
-    def _failure_of(self, request: Replace) -> Failure:
+    def _failure_of(self, request: Replace | Assist) -> Failure:
         for failure in self._failures:
-            if (failure.broker, failure.session) == (request.broker, request.session):
+            is_same = (failure.broker, failure.session) == (request.broker, request.session)
+            if is_same and (failure.why == CONGESTION) == isinstance(request, Assist):
                 return failure
         failure = Failure(request)
-        log.warning("%s: %s has failed: %s", self._broker.name, request.broker, request.why)
+        log.warning("%s: %s has failed: %s", self._broker.name, request.broker, failure.why)
         self._failures.append(failure)
         return failure
 
@@ -131,37 +135,66 @@ class Replacing:
         failure.protocol = wanted
         return await self._begin(failure, request)
 
-    async def _replace(self, failure: Failure, request: Replace) -> str:
-        failure.outcome = "is being replaced"
+    async def assist_by_hand(self, broker: str, protocol: str, *, reorders: bool) -> str:
+        """Somebody asks for an assistant of a neighbour; returns why that cannot be."""
+        here = self._broker.name
+        watching = self._broker.replacement
+        peer = self._broker.peers.get(broker)
+        if watching is None or peer is None or peer.role != "broker":
+            return f"{broker} is no neighbour of {here}"
+        if self._broker.safe is not None:
+            return "what is safe is kept for one broker, and cannot take two ways"
+        verdict = watching.verdicts().get(broker, "alive")
+        if verdict not in ("alive", CONGESTION):
+            return f"{broker} may have failed ({verdict}, as {here} sees it); only a broker that lives is assisted"
+        if watching.assistance.has_assistant(broker):
+            return f"{broker} has an assistant already"
+        if broker in self._tasks:
+            return f"{broker} is being assisted already"
+        found = tuple(sorted(watching.neighbours_of(broker).items()))
+        request = Assist(broker, peer.session, protocol or self._settings.protocol, reorders, found)
+        return await self._begin(self._failure_of(request), request)
+
+    async def _replace(self, failure: Failure, request: Replace | Assist) -> str:
+        done = "assisted" if isinstance(request, Assist) else "replaced"
+        failure.outcome, failure.replaced_s = f"is being {done}", None
         problem = await self._try_to_replace(failure, request)
         if problem:
             failure.outcome = problem
-            log.warning("%s: %s is not replaced: %s", self._broker.name, request.broker, problem)
+            log.warning("%s: %s is not %s: %s", self._broker.name, request.broker, done, problem)
         return problem
 
-    async def _try_to_replace(self, failure: Failure, request: Replace) -> str:
+    async def _try_to_replace(self, failure: Failure, request: Replace | Assist) -> str:
         provisioner = self._provisioner
         listen = self._broker.reach.address_of(request.broker)
         if provisioner is None:
             return "no provisioner is configured"
-        problem = await self._make_sure_it_is_over(request, listen)
-        if problem:
-            return problem
-        why = request.why
-        order = ReplicaOrder(request.broker, request.protocol, request.neighbours, listen, request.session, why)
+        name, protocol, neighbours, session = request.broker, request.protocol, request.neighbours, request.session
+        if isinstance(request, Assist):
+            linked = ((name, listen), *neighbours)
+            order = ReplicaOrder(
+                name, protocol, linked, listen, session, CONGESTION, assists=True, reorders=request.reorders
+            )
+        else:
+            problem = await self._make_sure_it_is_over(request, listen)
+            if problem:
+                return problem
+            order = ReplicaOrder(name, protocol, neighbours, listen, session, request.why)
         problem = await provisioner.start(order)
         if problem:
             return problem
         ends_s = now_s() + self._settings.start_within_s
         while not self._is_replaced(failure):
             if now_s() > ends_s:
-                return provisioner.problem() or f"no replica has greeted within {self._settings.start_within_s:g} s"
+                return provisioner.problem() or f"nobody has greeted within {self._settings.start_within_s:g} s"
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
         self.look()
         return ""
 
     def _is_replaced(self, failure: Failure) -> bool:
-        """Whether another life of a broker has greeted and been told everything."""
+        """Whether another life of a broker has greeted and been told everything, or its assistant has."""
+        if failure.why == CONGESTION:
+            return self._broker.replacement is not None and self._broker.replacement.assistance.is_told(failure.broker)
         peer = self._broker.peers.get(failure.broker)
         is_another = peer is not None and peer.session != failure.session and peer.link.connected
         return is_another and not self._is_being_told(failure.broker)

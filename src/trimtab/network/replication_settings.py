@@ -24,7 +24,7 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
 
     command: tuple[str, ...] = ()
     """The operator's command and its arguments, which may contain {broker}, {protocol}, {neighbours}, {listen},
-    {session} and {why}."""
+    {session} and {why}; for an assistant it is run with --assist, or --assist --reorder, behind them."""
 
     start_within_s: float = 10.0
     """A replica that has not greeted after so long is asked for again; a process starts within a second or two."""
@@ -47,11 +47,14 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
 
 
 ORDER_FIELDS: Final = ("broker", "protocol", "neighbours", "listen", "session", "why")
-"""What the operator's command can be told."""
+"""What the operator's command can be told; `why` is crash, hang or congestion."""
+
+ASSISTANT_MARK: Final = "~"
+"""Behind a broker's name this makes its assistant's; names of network files do not contain it."""
 
 
 class ReplicaOrder(msgspec.Struct, frozen=True):
-    """What a replica is started with."""
+    """What a replica or an assistant is started with."""
 
     broker: str
     protocol: str
@@ -63,6 +66,11 @@ class ReplicaOrder(msgspec.Struct, frozen=True):
     """The life before."""
     why: str = ""
     """How it failed."""
+    assists: bool = False
+    """Whether the process is not to replace the broker, but to share its load; then the broker itself is the first of
+    the neighbours."""
+    reorders: bool = False
+    """Of an assistant: whether publications are put in order again behind the two."""
 
     def filled_in(self, word: str) -> str:
         """A word of the operator's command with its fields filled in.
@@ -72,6 +80,11 @@ class ReplicaOrder(msgspec.Struct, frozen=True):
         """
         values = {name: str(getattr(self, name)) for name in ORDER_FIELDS}
         return word.format(**{**values, "neighbours": neighbours_text(self.neighbours)})
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `trimtab broker` that make it an assistant, none for a replica."""
+        return [*(["--assist"] if self.assists else []), *(["--reorder"] if self.reorders else [])]
 
 
 def neighbours_text(neighbours: tuple[tuple[str, str], ...]) -> str:

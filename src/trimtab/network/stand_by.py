@@ -80,8 +80,17 @@ class StandBy:
                 Address.parse(address)
         except ValueError as error:
             return str(error)
-        listen = wanted if is_of_this_host(wanted.host) else self._address
-        self._order.set_result(ReplicaOrder(request.broker, request.protocol, request.neighbours, str(listen)))
+        listen = wanted if is_of_this_host(wanted.host) and not request.assists else self._address
+        self._order.set_result(
+            ReplicaOrder(
+                request.broker,
+                request.protocol,
+                request.neighbours,
+                str(listen),
+                assists=request.assists,
+                reorders=request.reorders,
+            )
+        )
         return ""
 
     # ---- connections ----

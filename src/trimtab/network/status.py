@@ -8,6 +8,8 @@ from typing import Final, TypeAlias
 from trimtab.network.address import Address
 from trimtab.network.connection import Connection
 from trimtab.protocol.frames import (
+    AssistReply,
+    AssistRequest,
     BrokerStatus,
     Frame,
     LinkReply,
@@ -27,15 +29,25 @@ from trimtab.protocol.frames import (
 )
 
 _Request: TypeAlias = (
-    StatusRequest | LinkRequest | PlaceRequest | MoveRequest | ReplaceRequest | ReplicaRequest | WhereRequest
+    StatusRequest
+    | LinkRequest
+    | PlaceRequest
+    | MoveRequest
+    | ReplaceRequest
+    | AssistRequest
+    | ReplicaRequest
+    | WhereRequest
 )
-_Reply: TypeAlias = StatusReply | LinkReply | PlaceReply | MoveReply | ReplaceReply | ReplicaReply | WhereReply
+_Reply: TypeAlias = (
+    StatusReply | LinkReply | PlaceReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply
+)
 _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     StatusRequest: StatusReply,
     LinkRequest: LinkReply,
     PlaceRequest: PlaceReply,
     MoveRequest: MoveReply,
     ReplaceRequest: ReplaceReply,
+    AssistRequest: AssistReply,
     ReplicaRequest: ReplicaReply,
     WhereRequest: WhereReply,
 }
@@ -76,6 +88,13 @@ async def ask_replace(address: Address, request: ReplaceRequest, within_s: float
     """Ask a neighbour of a broker to have it replaced; raises OSError or TimeoutError if it does not answer."""
     reply = await _ask(address, request, within_s)
     assert isinstance(reply, ReplaceReply)
+    return reply
+
+
+async def ask_assist(address: Address, request: AssistRequest, within_s: float) -> AssistReply:
+    """Ask a neighbour of a broker to have it assisted; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, request, within_s)
+    assert isinstance(reply, AssistReply)
     return reply
 
 

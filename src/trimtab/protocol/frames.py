@@ -235,8 +235,23 @@ class ReplaceReply(msgspec.Struct, frozen=True, tag_field="frame", tag="replace"
     reason: str = ""
 
 
-class ReplicaRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="replica?"):
-    """Ask a process that stands by to replace a broker; needs no greeting."""
+class AssistRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="assist?", omit_defaults=True):
+    """Ask a neighbour of a broker to have an assistant started that shares its load."""
+
+    broker: str
+    protocol: str = ""
+    reorders: bool = False
+
+
+class AssistReply(msgspec.Struct, frozen=True, tag_field="frame", tag="assist", omit_defaults=True):
+    """An assistant shares the broker's load, or it does not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
+class ReplicaRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="replica?", omit_defaults=True):
+    """Ask a process that stands by to replace a broker, or to assist it; needs no greeting."""
 
     broker: str
     protocol: str
@@ -244,6 +259,8 @@ class ReplicaRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="replic
     """Names and addresses of all brokers that the one before was linked to."""
     listen: str
     """Where the one before was found."""
+    assists: bool = False
+    reorders: bool = False
 
 
 class ReplicaReply(msgspec.Struct, frozen=True, tag_field="frame", tag="replica", omit_defaults=True):
@@ -279,6 +296,8 @@ MapFrame: TypeAlias = (
     | MoveReply
     | ReplaceRequest
     | ReplaceReply
+    | AssistRequest
+    | AssistReply
     | ReplicaRequest
     | ReplicaReply
     | WhereRequest
