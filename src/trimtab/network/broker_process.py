@@ -38,31 +38,25 @@ from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.provisioners import provisioner_of
 from trimtab.network.replacing import Replacing
 from trimtab.network.replication_settings import ASSISTANT_MARK, ReplicaOrder
+from trimtab.network.requests import Answer, Requests
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
 from trimtab.protocol.effects import Assist, Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
 from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import (
     Ack,
-    AssistReply,
     AssistRequest,
     BrokerStatus,
     Frame,
     Goodbye,
     Hello,
-    LinkReply,
     LinkRequest,
-    MoveReply,
     MoveRequest,
     Payload,
-    PlaceReply,
     PlaceRequest,
-    ReplaceReply,
     ReplaceRequest,
-    ReplicaReply,
     ReplicaRequest,
     StatusReply,
     StatusRequest,
-    WhereReply,
     WhereRequest,
 )
 from trimtab.protocol.messages import VERSION, Publish
@@ -85,9 +79,6 @@ RECORD_EVERY_S: Final = 1.0
 
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over the last two seconds."""
-
-LOOK_AGAIN_AFTER_S: Final = 0.02
-"""How often it is looked whether a client that was asked to move has answered."""
 
 DRAIN_WITHIN_S: Final = 5.0
 """What is under way may take so long to leave when the process is asked to end."""
@@ -162,7 +153,6 @@ class BrokerServer:
         self._turn_is_due = False
         self._is_draining = False
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
-        self._link_changes: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._replacing: Replacing | None = None
@@ -170,6 +160,7 @@ class BrokerServer:
             options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
             provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
             self._replacing = Replacing(self.broker, plan.replication, provisioner)
+        self._requests = Requests(self.broker, self._links, self._replacing, self._end_link, self._schedule)
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
         self._recorded_s = 0.0
@@ -203,7 +194,7 @@ class BrokerServer:
         await self._close_all()
         self._record_load(now_s())
         replacing = [] if self._replacing is None else self._replacing.tasks
-        tasks = [ticking, *asking, *self._links.tasks, *self._link_changes, *replacing]
+        tasks = [ticking, *asking, *self._links.tasks, *self._requests.tasks, *replacing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -231,35 +222,17 @@ class BrokerServer:
                 self._greeted(connection, frame)
             case StatusRequest():
                 connection.send(StatusReply(self.status()))
-            case PlaceRequest(client=client, site=site):
+            case (
+                PlaceRequest()
+                | LinkRequest()
+                | MoveRequest()
+                | ReplaceRequest()
+                | AssistRequest()
+                | ReplicaRequest()
+                | WhereRequest()
+            ):
                 self._await_greeting_no_more(connection)
-                place = self.broker.place(client, site, now_s())
-                connection.send(PlaceReply(place.broker, place.address, place.reason))
-            case LinkRequest():
-                self._await_greeting_no_more(connection)
-                change = self._loop.create_task(self._change_link(connection, frame))
-                self._link_changes.add(change)
-                change.add_done_callback(self._link_changes.discard)
-            case MoveRequest():
-                self._await_greeting_no_more(connection)
-                move = self._loop.create_task(self._move_client(connection, frame))
-                self._link_changes.add(move)
-                move.add_done_callback(self._link_changes.discard)
-            case ReplaceRequest():
-                self._await_greeting_no_more(connection)
-                replacement = self._loop.create_task(self._replace_by_hand(connection, frame))
-                self._link_changes.add(replacement)
-                replacement.add_done_callback(self._link_changes.discard)
-            case AssistRequest():
-                self._await_greeting_no_more(connection)
-                assistance = self._loop.create_task(self._assist_by_hand(connection, frame))
-                self._link_changes.add(assistance)
-                assistance.add_done_callback(self._link_changes.discard)
-            case ReplicaRequest():
-                connection.send(ReplicaReply(False, f"this is broker {self.broker.name}, it does not stand by"))
-            case WhereRequest(broker=broker):
-                is_here = broker == self.broker.name
-                connection.send(WhereReply(str(self._listen) if is_here else self.broker.reach.address_of(broker)))
+                self._requests.take(connection, frame)
             case Goodbye(reason=reason, leaves=leaves):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
                 self._links.refused(connection, reason)
@@ -269,15 +242,7 @@ class BrokerServer:
                     self._stop.set()  # one that is not wanted somewhere is not wanted at all
             case Hello():
                 self._refuse(connection, "a second greeting")
-            case (
-                StatusReply()
-                | LinkReply()
-                | PlaceReply()
-                | MoveReply()
-                | ReplaceReply()
-                | ReplicaReply()
-                | WhereReply()
-            ):
+            case _ if isinstance(frame, Answer):
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
@@ -500,50 +465,6 @@ class BrokerServer:
             await asyncio.sleep(TICK_S)
 
     # ---- links to neighbours ----
-
-    async def _move_client(self, connection: Connection, request: MoveRequest) -> None:
-        """Ask a client to move, and tell when it has moved, or why it has not."""
-        cause, problem = self.broker.admission.move_by_hand(request.client, request.to_broker, now_s())
-        self._schedule()
-        if not problem:
-            while (outcome := self.broker.admission.outcome(cause)) is None:
-                await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-            problem = outcome
-        connection.send(MoveReply(not problem, problem))
-
-    async def _replace_by_hand(self, connection: Connection, request: ReplaceRequest) -> None:
-        """Have a neighbour replaced, and tell when it is, or why it is not."""
-        if self._replacing is None:
-            problem = f"broker {self.broker.name} watches nobody: its network file has no section [replication]"
-        else:
-            problem = await self._replacing.by_hand(request.broker, request.protocol)
-        connection.send(ReplaceReply(not problem, problem))
-
-    async def _assist_by_hand(self, connection: Connection, request: AssistRequest) -> None:
-        """Have an assistant started for a neighbour, and tell when it knows all routes, or why it does not."""
-        if self._replacing is None:
-            problem = f"broker {self.broker.name} watches nobody: its network file has no section [replication]"
-        else:
-            problem = await self._replacing.assist_by_hand(request.broker, request.protocol, reorders=request.reorders)
-        connection.send(AssistReply(not problem, problem))
-
-    async def _change_link(self, connection: Connection, request: LinkRequest) -> None:
-        """Do what somebody asked for and tell when it is done, or why it is not."""
-        if request.change == "add":
-            problem = await self._add_link(request.neighbour, request.address)
-        else:
-            problem = self._remove_link(request.neighbour)
-        connection.send(LinkReply(not problem, problem))
-
-    async def _add_link(self, neighbour: str, address: str) -> str:
-        was_known = neighbour in self._links.names
-        problem = await self._links.add(neighbour, address)
-        if problem and not was_known and neighbour in self._links.names:
-            self._remove_link(neighbour)
-        return problem
-
-    def _remove_link(self, neighbour: str) -> str:
-        return self._links.remove(neighbour, lambda: self._end_link(neighbour))
 
     def _end_link(self, neighbour: str) -> None:
         connection = self._connections.get(neighbour)
