@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab.balancing.padres.config import PadresConfig
+from trimtab.broker.protection import Allowance
 from trimtab.network.address import Address
 from trimtab.network.local_network import plan_text
 from trimtab.network.network_file import LinkEntry, NetworkFileError, parse_network, read_network_file
@@ -93,6 +94,7 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         ),
         (B1 + '[network]\ncovering = "yes"\n', 'net.toml:5: covering: expected "on" or "off"'),
         (B1 + '[network]\nslow_policy = "wait"\n', "net.toml:5: slow_policy: expected one of block, drop-oldest"),
+        (B1 + '[network]\nuplink = "fifo"\n', "net.toml:5: uplink: expected one of turns, deadlines"),
         (B1 + "[network]\nclients_max_count = 0\n", "net.toml:5: clients_max_count: expected a whole number"),
         (B1 + '[network]\npolicy = "magic"\n', "net.toml:5: policy: no policy is called magic; expected one of none, "),
         (B1 + "[network]\nmeter_window_s = -1\n", "net.toml:5: meter_window_s: expected a number above 0"),
@@ -102,6 +104,15 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         (
             B1 + "[padres]\nsmoothing_alpha = 0.5\nlower_overload_ratio = 0.97\n",
             "net.toml:6: the lower overload ratio (0.97) must be below the higher one (0.95)",
+        ),
+        (B1 + "[protection]\nnewcomer_rate_per_s = 0\n", "net.toml:5: newcomer_rate_per_s must be above 0"),
+        (
+            B1 + "[protection]\nspeed_limit = 3\n",
+            "net.toml:5: unknown key speed_limit in protection; expected newcomer_",
+        ),
+        (
+            B1 + '[protection]\nknown = { "a" = { rate_per_s = 0, bytes_per_s = 1 } }\n',
+            "net.toml:5: rate_per_s must be above 0",
         ),
         ("padres = 3\n" + B1, "net.toml:1: expected a section [padres]"),
         (B1 + '[network]\nacknowledges = "sure"\n', "net.toml:5: acknowledges: expected one of received, safe"),
@@ -189,3 +200,20 @@ listen = "127.0.0.1:7101"
 
 def test_without_a_section_nobody_watches() -> None:
     assert parse_network(B1).config_of("B1", "1").replication is None
+
+
+def test_limits_of_clients_survive_as_text() -> None:
+    text = """
+[protection]
+newcomer_rate_per_s = 20
+[protection.known."buoy-*"]
+rate_per_s = 500
+bytes_per_s = 1e6
+"""
+    plan = parse_network(B1 + text, "net.toml")
+    assert plan.protection is not None
+    assert plan.protection.newcomer_rate_per_s == 20
+    assert plan.protection.allowance_of("buoy-7") == Allowance(rate_per_s=500, bytes_per_s=1e6)
+    assert parse_network(plan_text(plan)) == plan
+    assert plan.config_of("B1", "1").protection == plan.protection
+    assert parse_network(B1).protection is None

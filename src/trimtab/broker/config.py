@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from trimtab.broker.meters import MeterConfig
+from trimtab.broker.protection import ProtectionConfig
 from trimtab.protocol.link import LinkConfig
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
@@ -44,6 +45,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     filters_per_client_max_count: int = 10_000
     """Subscriptions and advertisements of one client."""
+
+    protection: ProtectionConfig | None = None
+    """What one client may send, so that it cannot harm others; without it every client may send what it likes."""
 
     client_lease_s: float = 60.0
     """A disconnected client's session is kept for so long; then its subscriptions and advertisements end."""

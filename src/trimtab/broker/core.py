@@ -18,6 +18,7 @@ from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.gatekeeper import Gatekeeper
 from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.interests import Interests
 from trimtab.broker.meters import Meters
@@ -114,6 +115,8 @@ class Broker:
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._watch = Watch(self.peers)
         self._input = InputQueues(self.peers)
+        self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
+        """Who lets clients' messages in, if clients have limits."""
         self.client_queue_is_full = False
         """Set when a client's queue reaches its limit: a world that steps many times at once should send first."""
         self.channels: ChannelDesk | None = None
@@ -194,13 +197,13 @@ class Broker:
 
     @property
     def held_count(self) -> int:
-        """Messages in the input that wait for a congested output queue."""
-        return len(self._input.held)
+        """Messages in the input that wait for a congested output queue, or until their client may send more."""
+        return len(self._input.held) + (self.gatekeeper.waiting_count if self.gatekeeper is not None else 0)
 
     @property
     def data_count(self) -> int:
         """Publications and markers in the input, whether they can be processed or must wait."""
-        return len(self._input.data) + len(self._input.held)
+        return len(self._input.data) + self.held_count
 
     @property
     def next_is_publication(self) -> bool:
@@ -211,7 +214,8 @@ class Broker:
 
     def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
         """The data messages of the input with their sources, whether they can be processed or must wait."""
-        return chain(self._input.held, self._input.data)
+        waiting = self.gatekeeper.waiting() if self.gatekeeper is not None else ()
+        return chain(self._input.held, self._input.data, waiting)
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
@@ -286,6 +290,11 @@ class Broker:
             self._input.relieve(known)
         return frame, frame is not None and link.has_frame()
 
+    def within_of(self, peer: str) -> float | None:
+        """The strictest latency requirement of a client's subscriptions, None if it has none or is no client."""
+        known = self.peers.get(peer)
+        return None if known is None else known.strictest_within_s()
+
     def owes_only_ack(self, peer: str) -> bool:
         """Whether all that there is to send to a peer is an acknowledgement, which may wait a little."""
         known = self.peers.get(peer)
@@ -300,6 +309,8 @@ class Broker:
             first_s = _earlier_s(first_s, self._agents.wake_at_s())
         if self.replacement is not None:
             first_s = _earlier_s(first_s, self.replacement.wake_at_s())
+        if self.gatekeeper is not None:
+            first_s = _earlier_s(first_s, self.gatekeeper.wake_at_s())
         return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
 
     def agent_names(self) -> list[str]:
@@ -343,18 +354,16 @@ class Broker:
         peer = self.peers.get(name)
         if peer is None:
             return  # a frame that was under way when the peer was removed
-        data_count = 0
-        control_in, data_in = self._input.control, self._input.data_from(name)
         messages = peer.link.receive(frame, now_s)
         if messages or peer.link.has_frame():
             self._maybe_sendable[name] = None
-        for message in messages:
-            if is_control(message):
-                control_in.append((name, message))
-            else:
-                data_in.append((name, message))
-                data_count += 1
-        peer.link.data_arrived(data_count)
+        if self.gatekeeper is not None and peer.role == "client":
+            messages = self.gatekeeper.admit(peer, messages, now_s)
+        peer.link.data_arrived(self._input.add(name, messages))
+
+    def let_in(self, name: str, messages: list[AnyMessage]) -> None:
+        """Messages that had to wait until their client might send more take their places in the input."""
+        self._input.add(name, messages)
 
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
@@ -433,11 +442,12 @@ class Broker:
             return False
         peer.last_sequence = message.sequence
         peer.accepted_owed = True
+        objection = "no advertisement of this client announces the publication"
         if peer.announcements is not None and peer.announcements.announce(message.values):
-            return True
-        about = f"{message.publisher}:{message.sequence}"
-        self.refuse(peer, about, "no advertisement of this client announces the publication", now_s)
-        return False
+            objection = "" if self.gatekeeper is None else self.gatekeeper.objection_to(message)
+        if objection:
+            self.refuse(peer, f"{message.publisher}:{message.sequence}", objection, now_s)
+        return not objection
 
     # ---- queues that are full ----
 
@@ -683,6 +693,8 @@ class Broker:
         if self.safe is not None:
             self.safe.gone(peer)
         self._input.remove(peer)
+        if self.gatekeeper is not None:
+            self.gatekeeper.forget(name)
         self.interests.forget_early(name)
         if peer.role == "client":
             self.interests.end_all_from(name, now_s)
@@ -711,6 +723,8 @@ class Broker:
             peer.link.wake(now_s)
             self._maybe_sendable[peer.name] = None
             self._watch.add(peer)
+        if self.gatekeeper is not None:
+            self.gatekeeper.wake(now_s)
         return effects if self.channels is None else [*effects, *self.channels.wake(now_s)]
 
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from trimtab.broker.peers import Peer
-from trimtab.protocol.messages import AnyMessage, Publish
+from trimtab.protocol.messages import AnyMessage, Publish, is_control
 
 Item = tuple[str, AnyMessage]
 """A message and who it came from."""
@@ -33,6 +33,18 @@ class InputQueues:
         """Those whose output queue is congested."""
         self.same_side: dict[str, str] = {}
         """Assistants of neighbours: what comes from them never goes to those neighbours."""
+
+    def add(self, source: str, messages: Iterable[AnyMessage]) -> int:
+        """Messages have arrived; returns how many of them are data."""
+        control, data = self.control, self.data_from(source)
+        data_count = 0
+        for message in messages:
+            if is_control(message):
+                control.append((source, message))
+            else:
+                data.append((source, message))
+                data_count += 1
+        return data_count
 
     def data_from(self, source: str) -> deque[Item]:
         """Where data of a source waits now."""

@@ -57,6 +57,10 @@ class Peer:
         self.undone_moves: dict[str, None] = {}
         """Moves that the client has undone while their markers are still on the way."""
 
+    def strictest_within_s(self) -> float | None:
+        """The shortest of the times within which a client wants its publications."""
+        return min((within_s for within_s in self.subscriptions.values() if within_s is not None), default=None)
+
 
 class Counters(msgspec.Struct):
     """What a broker has done since it began."""

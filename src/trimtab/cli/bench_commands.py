@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from trimtab.cli.bench_attacks_command import bench_attacks
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ _FILE_WIDTH: Final = 120
 """Columns of the tables where there is no terminal to ask."""
 
 app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True, rich_markup_mode=None)
+
+
+app.command("attacks")(bench_attacks)
 
 
 @app.callback()

@@ -1,7 +1,8 @@
-"""What `trimtab sim run` tells of latency requirements."""
+"""What `trimtab sim run` tells of latency requirements and of attacks."""
 
 from __future__ import annotations
 
+from trimtab.simulation.attacks import AttackSummary
 from trimtab.simulation.crisis_watch import CrisisSummary
 
 
@@ -30,4 +31,18 @@ def crisis_lines(crisis: CrisisSummary) -> list[str]:
         lines.append(f"worst queue: topic {crisis.worst_topic}, {when}")
     balanced = crisis.balanced_at_s
     lines.append("not balanced at the end" if balanced is None else f"balanced from {balanced:g} s on")
+    return lines
+
+
+def attack_lines(attack: AttackSummary) -> list[str]:
+    """What an attack did to others, and what the attacker was told."""
+    lines = [f"others during the attack: {attack.deliveries:,} deliveries, p99 {attack.p99_s:.3f} s"]
+    if attack.p99_without_s is not None and attack.p99_ratio is not None:
+        verdict = "contained" if attack.contained else "NOT CONTAINED"
+        lines.append(f"without it p99 {attack.p99_without_s:.3f} s: {attack.p99_ratio:.2f} times, {verdict}")
+    if attack.worst_topic is not None and attack.worst_topic_ratio is not None:
+        lines.append(f"worst topic: {attack.worst_topic}, {attack.worst_topic_ratio:.2f} times")
+    if attack.sent:
+        lines.append(f"the attacker sent {attack.sent:,}, of which {attack.taken:,} were taken")
+    lines += [f"it was told {count:,} times: {reason}" for reason, count in attack.told.items()]
     return lines

@@ -161,6 +161,7 @@ class _Publisher:
         self._announced: list[Filter] = []
         self._makes_advertisements = True
         self._refused_count = 0
+        client.on_held_back = lambda reason: typer.echo(f"held back: {printable(reason)}", err=True)
 
     async def announce(self, filters: Sequence[Filter]) -> None:
         """Announce what the user said; then nothing else is."""

@@ -248,9 +248,10 @@ def _print_summary(summary: Summary, cpu_s: float) -> None:
     ):
         typer.echo(f"{label:<13} {value}")
     if summary.crisis is not None:
-        from trimtab.cli.crisis_lines import crisis_lines
+        from trimtab.cli.crisis_lines import attack_lines, crisis_lines
 
-        for line in crisis_lines(summary.crisis):
+        attack = summary.attack
+        for line in crisis_lines(summary.crisis) if attack is None else attack_lines(attack):
             typer.echo(printable(line))
     for violation in summary.violations[:20]:
         typer.echo(printable(f"VIOLATION {violation.kind}: {violation.text}"))

@@ -24,6 +24,7 @@ from trimtab.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    HeldBack,
     InForce,
     MeasureRoundTrips,
     Moved,
@@ -46,6 +47,7 @@ from trimtab.protocol.messages import (
     ChannelConfirmed,
     Confirmed,
     End,
+    Limited,
     Measure,
     Measured,
     MovedAdvertisement,
@@ -641,6 +643,8 @@ class ClientSession:
                 if about in self._subscriptions:
                     self._drop_subscription(about)
                 return [Rejected(about, reason)]
+            case Limited(reason=reason):
+                return [HeldBack(reason)]
             case _:
                 return []  # brokers say nothing else to clients
 

@@ -22,6 +22,7 @@ import msgspec
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
 from trimtab.broker.policies import COORDINATOR_NAME, agents_of
+from trimtab.broker.turns import Turns
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.back_end import BackEndLine
@@ -143,13 +144,16 @@ class BrokerServer:
         self._back_end = BackEndLine(url, name, self._back_end_said) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._meters = ProcessMeters(self.broker, self._capacity)
-        self._in_turn: dict[str, None] = {}
-        """Peers that wait for a limited bandwidth, in the order in which they send."""
+        self._turns = Turns()
+        """Peers that wait for a limited bandwidth."""
+        self._by_deadline = plan.options.uplink == "deadlines"
         self._flush_is_due = False
         self._wake_at_s = _NEVER_S
         self._wake_timer: asyncio.TimerHandle | None = None
         self._connections: dict[str, Connection] = {}
         self._ungreeted: dict[Connection, None] = {}
+        self._paused: dict[str, None] = {}
+        """Clients of whom nothing is read for a while."""
         self._turn_is_due = False
         self._is_draining = False
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
@@ -218,6 +222,7 @@ class BrokerServer:
                 if self._is_draining and isinstance(frame, Payload):
                     frame = _without_publications(frame)
                 self._carry_out(self.broker.handle(Received(connection.peer, frame), now_s()))
+                self._pause_if_full(connection)
             case Hello() if not connection.peer:
                 self._greeted(connection, frame)
             case StatusRequest():
@@ -246,6 +251,22 @@ class BrokerServer:
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
+
+    def _pause_if_full(self, connection: Connection) -> None:
+        """Read nothing more of a client that has sent far more than it may."""
+        gatekeeper = self.broker.gatekeeper
+        if gatekeeper is not None and gatekeeper.is_full(connection.peer):
+            self._paused[connection.peer] = None
+            connection.pause_reading()
+
+    def _read_on(self) -> None:
+        """Read again of those of whom enough was let in."""
+        gatekeeper = self.broker.gatekeeper
+        for name in list(self._paused):
+            if gatekeeper is None or not gatekeeper.is_full(name):
+                del self._paused[name]
+                if name in self._connections:
+                    self._connections[name].resume_reading()
 
     def bytes_handled(self, connection: Connection) -> None:
         """Whatever arrived is with the broker: it may act on it."""
@@ -406,14 +427,15 @@ class BrokerServer:
                 connection.write(b"".join(parts))
 
     def _flush_paced(self, capacity: Capacity) -> None:
-        """Send as the configured bandwidth allows: those with control first, then each peer a message in turn."""
+        """Send as the configured bandwidth allows: those with control first, then a message at a time, in turn."""
         time_s = now_s()
-        broker = self.broker
-        self._in_turn.update(dict.fromkeys(broker.sendable()))
-        links = {name: broker.peers[name].link for name in self._in_turn if name in broker.peers}
-        turn = deque(sorted(links, key=lambda name: links[name].queued_count == links[name].queued_data_count))
-        while turn and capacity.sending_wait_s(time_s) <= 0:
-            name = turn.popleft()
+        broker, turns = self.broker, self._turns
+        for name in broker.sendable():
+            self._wait_in_turn(name, time_s)
+        links = {name: broker.peers[name].link for name in turns.peers() if name in broker.peers}
+        urgent = deque(name for name, link in links.items() if link.queued_count > link.queued_data_count)
+        while turns and capacity.sending_wait_s(time_s) <= 0:
+            name = turns.take_this(urgent.popleft()) if urgent else turns.take(time_s)
             connection = self._connections.get(name)
             if connection is None or not connection.writable:
                 continue
@@ -425,11 +447,15 @@ class BrokerServer:
             capacity.spend_bytes(len(data), time_s)
             connection.write(data)
             if has_more:
-                turn.append(name)
-        self._in_turn = dict.fromkeys(turn)
-        if turn and not self._flush_is_due:
+                self._wait_in_turn(name, time_s)
+        if turns and not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_later(capacity.sending_wait_s(time_s), self._flush_again)
+
+    def _wait_in_turn(self, name: str, time_s: float) -> None:
+        """A peer has something to send; with the order of deadlines its requirement counts."""
+        within_s = self.broker.within_of(name) if self._by_deadline else None
+        self._turns.waits(name, self.broker.peers[name].link.queued_count, within_s, time_s)
 
     def _flush_again(self) -> None:
         self._flush_is_due = False
@@ -447,6 +473,8 @@ class BrokerServer:
     def _wake(self) -> None:
         self._wake_at_s, self._wake_timer = _NEVER_S, None
         self._carry_out(self.broker.handle(Wake(), now_s()))
+        if self._paused:
+            self._read_on()
         self._schedule()
 
     async def _tick(self) -> None:

@@ -27,6 +27,7 @@ from trimtab.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    HeldBack,
     InForce,
     MeasureRoundTrips,
     Moved,
@@ -170,6 +171,10 @@ class Client:
         """How often the client has gone on at another broker."""
         self.refused: list[Rejected] = []
         """Publications that the broker refused, as publisher:sequence with the reason."""
+        self.held_back_because = ""
+        """What the broker last said of a limit beyond which what the client sends waits, if it did."""
+        self.on_held_back: Callable[[str], None] | None = None
+        """Told whenever the broker says so."""
 
     @classmethod
     async def connect(
@@ -562,6 +567,10 @@ class Client:
                         self.refused.append(effect)
                     elif not request.done():
                         request.set_exception(RefusedError(f"{about}: {reason}"))
+                case HeldBack(reason=reason):
+                    self.held_back_because = reason
+                    if self.on_held_back is not None:
+                        self.on_held_back(reason)
                 case Close(reason=reason):
                     self._fail(ForgottenError(reason))
                 case Open(broker=broker, address=address):

@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         self.address: str = "?"
         self.writable = False
         self.closing = False
+        self._is_paused = False
         self.greeting_timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
 
@@ -75,8 +76,8 @@ class Connection(asyncio.Protocol):
         try:
             for frame in self._reader.feed(data):
                 self._owner.frame_received(self, frame)
-                if not self.is_open():
-                    return
+                if not self.is_open() or self._is_paused:
+                    return  # the reader keeps the rest
         except ProtocolError as error:
             if self.is_open():
                 self._owner.connection_broken(self, str(error))
@@ -126,14 +127,18 @@ class Connection(asyncio.Protocol):
         self.write(encode_frame(frame))
 
     def pause_reading(self) -> None:
-        """Take nothing in for a while."""
+        """Take nothing in for a while, not even what has arrived."""
+        self._is_paused = True
         if self._transport is not None and not self.closing and self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take in again."""
+        """Take in again, beginning with what had arrived."""
+        was_paused, self._is_paused = self._is_paused, False
         if self._transport is not None and not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
+            if was_paused:
+                asyncio.get_running_loop().call_soon(self.data_received, b"")
 
     def give_up(self) -> None:
         """Close without a word, also if the transport is gone and did not say so, as when a call is cancelled."""

@@ -288,6 +288,9 @@ def plan_text(plan: NetworkPlan) -> str:
         lines += ["", "[replication]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
     for address in plan.standbys:
         lines += ["", "[[standby]]", f'listen = "{address}"']
+    if plan.protection is not None:
+        limits = msgspec.to_builtins(plan.protection)
+        lines += ["", "[protection]", *(f"{key} = {_toml(value)}" for key, value in limits.items())]
     for entry in plan.brokers:
         lines += ["", "[[broker]]"]
         for key in entry.__struct_fields__:

@@ -16,6 +16,8 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
 from trimtab.broker.meters import MeterConfig
 from trimtab.broker.policies import Policy, check_policy
+from trimtab.broker.protection import ProtectionConfig
+from trimtab.broker.turns import Uplink
 from trimtab.network.address import Address
 from trimtab.network.back_end import checked_url
 from trimtab.network.replication_settings import ReplicationSettings
@@ -39,6 +41,7 @@ _NETWORK_KEYS: Final = (
     "clients_max_count",
     "window_frames_count",
     "enforce_capacities",
+    "uplink",
     "policy",
     "meter_window_s",
     "back_end",
@@ -46,8 +49,18 @@ _NETWORK_KEYS: Final = (
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
-Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings)
-_SECTIONS: Final = ("broker", "link", "standby", "network", "padres", "relocation", "delay", "replication")
+Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings, ProtectionConfig)
+_SECTIONS: Final = (
+    "broker",
+    "link",
+    "standby",
+    "network",
+    "padres",
+    "relocation",
+    "delay",
+    "replication",
+    "protection",
+)
 
 BYTES_PER_MEGABIT: Final = 125_000
 BYTES_PER_MEGABYTE: Final = 1_000_000
@@ -94,6 +107,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     a link that carries 100,000 publications per second."""
     enforce_capacities: bool = False
     """Whether brokers keep to their configured CPU and bandwidth, so that unequal ones can be tried on one machine."""
+    uplink: Uplink = "turns"
+    """How peers share an enforced bandwidth: each a message in turn, or as latency requirements want ("deadlines")."""
     policy: Policy = "none"
     """Who moves subscribers: see `trimtab.broker.policies`."""
     meter_window_s: float = MeterConfig().window_s
@@ -122,6 +137,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """How brokers watch their neighbours and who replaces those that fail; nobody does if it is missing."""
     standbys: tuple[Address, ...] = ()
     """Where processes wait to become replicas."""
+    protection: ProtectionConfig | None = None
+    """What one client may send, if that is limited."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""
@@ -157,6 +174,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             client_lease_s=options.client_lease_s,
             clients_max_count=options.clients_max_count,
             has_back_end=bool(options.back_end),
+            protection=self.protection,
             meters=self._meters_of(self.broker(name)),
             replication=self.replication,
             acknowledges=options.acknowledges,
@@ -223,7 +241,7 @@ class _NetworkReader:
                 self._refuse(
                     self._line_of_top(section),
                     f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [padres], "
-                    "[relocation], [delay] or [replication]",
+                    "[relocation], [delay], [replication] or [protection]",
                 )
         options = self._options()
         brokers = self._brokers()
@@ -239,6 +257,7 @@ class _NetworkReader:
             delay=self._settings("delay", DelayConfig),
             replication=self._replication(options),
             standbys=self._standbys(brokers),
+            protection=self._settings("protection", ProtectionConfig) if "protection" in self._data else None,
         )
 
     def _replication(self, options: NetworkOptions) -> ReplicationSettings | None:
@@ -362,6 +381,10 @@ class _NetworkReader:
             elif key == "acknowledges":
                 if value not in get_args(Acknowledges):
                     self._refuse(line, f"acknowledges: expected one of {', '.join(get_args(Acknowledges))}")
+                values[key] = value
+            elif key == "uplink":
+                if value not in get_args(Uplink):
+                    self._refuse(line, f"uplink: expected one of {', '.join(get_args(Uplink))}")
                 values[key] = value
             elif key == "enforce_capacities":
                 if not isinstance(value, bool):

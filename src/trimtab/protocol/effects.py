@@ -58,6 +58,12 @@ class Rejected(msgspec.Struct, frozen=True):
     reason: str
 
 
+class HeldBack(msgspec.Struct, frozen=True):
+    """What this client sends waits at its broker, because it is more than a limit allows."""
+
+    reason: str
+
+
 class Open(msgspec.Struct, frozen=True):
     """Open a connection to this broker as well, and keep it open; the address is empty where the world knows it.
 
@@ -164,6 +170,7 @@ Effect: TypeAlias = (
     | InForce
     | Taken
     | Rejected
+    | HeldBack
     | Open
     | Shut
     | Moved

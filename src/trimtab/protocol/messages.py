@@ -156,6 +156,12 @@ class Refused(Message, frozen=True, tag="no"):
     reason: str
 
 
+class Limited(Message, frozen=True, tag="limited"):
+    """The receiver sends more than it may: what is beyond waits at the sender, for this reason."""
+
+    reason: str
+
+
 class Members(Message, frozen=True, tag="members"):
     """Brokers that can now be reached through the sender, and where clients find them, in the same order."""
 
@@ -373,6 +379,7 @@ MapMessage = (
     | ControlPublish
     | Accepted
     | Refused
+    | Limited
     | Members
     | Gone
     | Synced

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from trimtab.broker import core
+from trimtab.broker import core, input_queues
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.confirmations import Confirmations
 from trimtab.broker.core import Broker
@@ -183,7 +183,7 @@ def _class_of_markers(overtaking: str) -> list[Patch]:
     def is_control(message: Any) -> bool:
         return type(message).__name__ == overtaking or original(message)
 
-    return [(link, "is_control", is_control), (core, "is_control", is_control)]
+    return [(module, "is_control", is_control) for module in (link, core, input_queues)]
 
 
 def _unadvertise_overtakes() -> list[Patch]:

@@ -66,6 +66,8 @@ class DeliveryChecker:
         self.advertisements: dict[str, tuple[str, Filter]] = {}
         """Live ones: the client and the filter."""
         self.advertisements_in_force: dict[str, None] = {}
+        self.misbehaving: dict[str, None] = {}
+        """Clients that misbehave on purpose: they may be refused what they ask for."""
         self.on_delivery: Callable[[str, Deliver], None] | None = None
         """Who else is told of each delivery of a publication."""
         self.delays = Delays()
@@ -156,6 +158,11 @@ class DeliveryChecker:
             subscription.has_lapsed = False
             self._matcher.add(id, subscription.filter)
 
+    def is_in_force(self, id: str) -> bool:
+        """Whether a client was told that an advertisement or subscription is in force, and it has not ended."""
+        subscription = self.subscriptions.get(id)
+        return subscription.in_force if subscription is not None else id in self.advertisements_in_force
+
     def published(self, publisher: str, sequence: int) -> None:
         """An application has handed over a publication."""
         self.published_count += 1
@@ -184,6 +191,8 @@ class DeliveryChecker:
     def taken(self, publisher: str, sequence: int) -> None:
         """A publisher was told that its publications up to a number are accepted."""
         self._taken_until[publisher] = sequence
+        if publisher in self.misbehaving:
+            return  # what was refused is acknowledged as well
         if sequence > self._accepted_until.get(publisher, 0):
             self._violate("accepted too early", f"{publisher}:{sequence} was acknowledged, but no broker has it")
 
@@ -197,7 +206,9 @@ class DeliveryChecker:
             self._due.pop(key, None)
 
     def rejected(self, client: str, about: str, reason: str, now_s: float) -> None:
-        """A client's request was refused."""
+        """A client's request was refused, which only those who misbehave on purpose may expect."""
+        if client in self.misbehaving:
+            return
         self._violate("refused", f"{client}: {about} at {now_s:.6f} s: {reason}")
 
     def delivered(self, client: str, deliver: Deliver, now_s: float) -> None:

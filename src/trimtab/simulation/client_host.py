@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from trimtab.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    HeldBack,
     InForce,
     MeasureRoundTrips,
     Moved,
@@ -97,6 +98,10 @@ class ClientHost:
         self.has_left = False
         self.dismissed_because = ""
         """What the broker said that closed the connection for good."""
+        self.told: Counter[str] = Counter()
+        """Why the broker refused or held back what the client sent."""
+        self.reads = True
+        """Whether the application reads what arrives; if not, all that it is sent stays in its connection."""
         self.held_back: deque[Publication] = deque()
         """Publications that wait for room in the session's window."""
         self.owed_count = 0
@@ -163,6 +168,8 @@ class ClientHost:
 
     def receive(self, peer: str, frames: Frames, at_s: float) -> bool:
         """Hand frames to the session and what it delivers to the checker; a mere acknowledgement may wait."""
+        if not self.reads:
+            return False
         session, around, name = self.session, self._around, self.name
         for frame in frames:
             for effect in session.receive(peer, frame, at_s):
@@ -242,7 +249,10 @@ class ClientHost:
                 self._around.moves_refused_count += 1
                 if records is not None:
                     records.stayed(self.session, broker, reason, at_s)
+            case HeldBack(reason=reason):
+                self.told[reason] += 1
             case Rejected(about=about, reason=reason):
+                self.told[reason] += 1
                 self._checker.rejected(self.name, about, reason, at_s)
             case Close():
                 self._around.closed.append(effect)

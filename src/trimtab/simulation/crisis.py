@@ -28,6 +28,8 @@ class Crisis:
         self._rng = Random(f"trimtab crisis {seed}")
         allocates = "delay" in scenario.policy.split("+")
         self._join_at = self._part.allocated_broker if allocates else self._part.subscribers_broker
+        places = {} if allocates else self._part.placement
+        self._placement = {topic: broker for broker, topics in places.items() for topic in topics}
         self.topics = scenario.topic
         if scenario.topics == "drawn":
             edges = [broker for broker in scenario.broker if broker.name != self._part.publishers_broker]
@@ -62,7 +64,8 @@ class Crisis:
         world.at(world.now_s + self._rng.uniform(0.0, period_s), self._publish, name, topic, 1)
 
     def _join_subscriber(self, name: str, topic: TopicPart) -> None:
-        self._world.add_client(name, self._join_at, self._part.subscribers_latency_s)
+        broker = self._placement.get(topic.id, self._join_at)
+        self._world.add_client(name, broker, self._part.subscribers_latency_s)
         self._world.subscribe(name, Filter.parse(topic_filter_text(topic.id)), topic.within_s)
 
     def _publish(self, name: str, topic: TopicPart, number: int) -> None:

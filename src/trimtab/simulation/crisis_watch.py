@@ -14,6 +14,9 @@ from trimtab.simulation.topics import CrisisPart, TopicPart
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
 
+ATTACKER_MARK = "A"
+"""The names of clients that misbehave on purpose begin with it; then comes the topic, as with all clients."""
+
 QUIET_S = 5.0
 """Brokers count as balanced when no uplink is beyond its bandwidth for so long."""
 
@@ -97,7 +100,9 @@ class CrisisWatch:
         return int(client[1:].partition(".")[0])
 
     def delivered(self, deliver: Deliver, now_s: float) -> None:
-        """A subscriber was handed a publication."""
+        """A subscriber was handed a publication; those of attackers nobody waits for."""
+        if deliver.publisher[0] == ATTACKER_MARK:
+            return
         topic = self.topic_of(deliver.publisher)
         delays = self._delays[topic]
         delays.recent_s.append(deliver.delay_s)

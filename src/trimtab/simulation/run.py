@@ -17,6 +17,7 @@ from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import Recorder
+from trimtab.simulation.attacks import Attack, AttackPart, AttackSummary, compared
 from trimtab.simulation.balance import BalanceSummary, BalanceWatch
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.checkers import Violation
@@ -77,6 +78,8 @@ class Summary(msgspec.Struct, frozen=True):
     """Deliveries that came later than their subscriptions wanted."""
     crisis: CrisisSummary | None = None
     """How topics with latency requirements fared, for scenarios that have them."""
+    attack: AttackSummary | None = None
+    """What an attack did to others, for scenarios that have one."""
     balance: BalanceSummary | None = None
     """How level the load was, for scenarios that ask for it."""
 
@@ -108,8 +111,11 @@ class ScenarioRun:
         quotes: Sequence[Quote] | None = None,
         recorder: Recorder | None = None,
         keeps_clients_from_s: Mapping[str, float] | None = None,
+        *,
+        is_spared: bool = False,
     ) -> None:
-        """A run; of the brokers named none gives clients away from a time on."""
+        """A run; of the brokers named none gives clients away from a time on, and one that is spared has no attack."""
+        self._is_spared = is_spared
         self.scenario = scenario
         self._quotes_given = quotes
         self._keeps_clients_from_s = keeps_clients_from_s or {}
@@ -142,6 +148,11 @@ class ScenarioRun:
                 scenario.balance, scenario.policy, padres.lower_overload_ratio, padres.higher_overload_ratio
             )
         self._crisis = Crisis(self.world, scenario, self.seed) if scenario.crisis is not None else None
+        attack = scenario.attack
+        self._attack = None
+        if attack is not None:
+            part = None if is_spared else attack
+            self._attack = Attack(self.world, part, attack.begin_s, scenario.duration_s)
         if self._crisis is not None:
             self.world.keep_records(WorldRecords(recorder, self._crisis.watch, self._crisis.watch.delivered))
         elif recorder is not None or self._watch is not None:
@@ -162,11 +173,21 @@ class ScenarioRun:
             world.records.read_load(world)
         check_rest(self.world, [link.between for link in self.scenario.link])
         summary = self._summary()
+        if scenario.attack is not None:
+            return summary if self._is_spared else self._with_attack(summary, scenario.attack)
         if summary.crisis is None or self._keeps_clients_from_s:
             return summary
         needless = self._needless_moves(summary.crisis)
         crisis = msgspec.structs.replace(summary.crisis, unnecessary_moves=needless)
         return msgspec.structs.replace(summary, crisis=crisis)
+
+    def _with_attack(self, summary: Summary, part: AttackPart) -> Summary:
+        """What the attack did, beside the same seed without it."""
+        if summary.attack is None or not part.measures:
+            return summary
+        calm = ScenarioRun(self.scenario, self.seed, self._quotes_given, is_spared=True).run().attack
+        attack = summary.attack if calm is None else compared(summary.attack, calm)
+        return msgspec.structs.replace(summary, attack=attack)
 
     def _needless_moves(self, crisis: CrisisSummary) -> list[str] | None:
         """The moves after the burst without which nothing would have been late: the run again, without them."""
@@ -219,6 +240,8 @@ class ScenarioRun:
                 )
         if self._crisis is not None:
             self._crisis.plan()
+        if self._attack is not None:
+            self._attack.plan(latency_s)
         for subscriber in scenario.subscriber:
             self._at(subscriber.at_s, self._join_subscriber, subscriber)
         for subscribers in scenario.subscribers:
@@ -256,6 +279,7 @@ class ScenarioRun:
             advertisement_covering=options.advertisement_covering in (True, "on"),
             link=self.link_config,
             meters=MeterConfig(window_s=window_s, bucket_s=0.5 if window_s >= 10 else window_s / 100),
+            protection=self.scenario.protection if self.scenario.protection != "off" else None,
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
             filters_per_client_max_count=options.filters_per_client_max_count,
@@ -389,6 +413,7 @@ class ScenarioRun:
             trace_hash=world.trace.hexdigest(),
             late_count=sum(sum(host.session.late_counts.values()) for host in world.clients.values()),
             crisis=self._crisis.watch.summary() if self._crisis is not None else None,
+            attack=self._attack.summary(self.scenario.attack.kind) if self._attack and self.scenario.attack else None,
             balance=self._watch.summary() if self._watch is not None else None,
         )
 

@@ -26,9 +26,11 @@ from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
 from trimtab.broker.policies import Policy, check_policy
+from trimtab.broker.protection import ProtectionConfig
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.protocol.messages import Within
 from trimtab.relocation.config import RelocationConfig
+from trimtab.simulation.attacks import AttackPart
 from trimtab.simulation.balance import BalancePart
 from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
@@ -196,6 +198,12 @@ class Scenario(_Part, frozen=True, kw_only=True):
     delay: DelayConfig = DelayConfig()
     """How latency requirements are kept, with the policy "delay"."""
 
+    protection: ProtectionConfig | Literal["off"] = "off"
+    """What one client may send to its broker."""
+
+    attack: AttackPart | None = None
+    """Somebody who misbehaves on purpose, in a scenario with topics."""
+
     balance: BalancePart | None = None
     network: NetworkPart = NetworkPart()
     clusters: ClustersPart | None = None
@@ -258,6 +266,8 @@ def parse_scenario(
         line = int(place.group(1)) if place else max(1, len(text.splitlines()))
         raise ScenarioError(f"{source}:{line}: not TOML: {error}") from None
     reader = _Reader(text, source)
+    if "base" in data:
+        data = _on_its_base(data, reader)
     if "network_file" in data:
         _take_in_network_file(data, reader)
     for key, value in (values or {}).items():
@@ -274,6 +284,21 @@ def parse_scenario(
     scenario = _with_clusters(scenario, reader)
     _check(scenario, reader)
     return scenario
+
+
+def _on_its_base(data: dict[str, Any], reader: _Reader) -> dict[str, Any]:
+    """What a scenario says, and for the rest what the shipped scenario says that it is based on."""
+    name = data.pop("base")
+    shipped = shipped_scenarios()
+    if name not in shipped:
+        raise reader.error("base", f"no scenario that comes along is called {name!r}")
+    below = tomllib.loads(shipped[name])
+    if "base" in below:
+        below = _on_its_base(below, reader)
+    for key, value in data.items():
+        is_table = isinstance(value, dict) and isinstance(below.get(key), dict)
+        below[key] = {**below[key], **value} if is_table else value
+    return below
 
 
 def _take_in_network_file(data: dict[str, Any], reader: _Reader) -> None:
@@ -297,7 +322,7 @@ def _take_in_network_file(data: dict[str, Any], reader: _Reader) -> None:
     if "policy" in options:
         data.setdefault("policy", options.pop("policy"))
     data["network"] = {**options, **data.get("network", {})}
-    for section in ("padres", "relocation", "delay"):
+    for section in ("padres", "relocation", "delay", "protection"):
         if section in network:
             data[section] = {**network[section], **data.get(section, {})}
 
@@ -426,8 +451,13 @@ def _check(scenario: Scenario, reader: _Reader) -> None:
     if scenario.crisis is not None:
         for key in ("publishers_broker", "allocated_broker", "subscribers_broker"):
             needs(f"crisis.{key}", getattr(scenario.crisis, key), "broker")
+        for name in scenario.crisis.placement:
+            needs("crisis.placement", name, "broker")
     elif scenario.topic:
         raise reader.error("topic.0.id", "[crisis] must say where the clients of topics join")
+    if scenario.attack is not None:
+        _check_attack(scenario, scenario.attack, reader)
+        needs("attack.broker", scenario.attack.broker, "broker")
     for number, publisher in enumerate(scenario.publisher):
         needs(f"publisher.{number}.broker", publisher.broker, "broker")
         if (publisher.symbol is None) == (publisher.advertise is None):
@@ -455,6 +485,20 @@ def _check(scenario: Scenario, reader: _Reader) -> None:
         needs(f"move.{number}.broker", move.broker, "broker")
     for number, fault in enumerate(scenario.fault):
         _check_fault(reader, number, fault, names)
+
+
+def _check_attack(scenario: Scenario, attack: AttackPart, reader: _Reader) -> None:
+    known = [topic.id for topic in scenario.topic] if scenario.crisis is not None else []
+    unknown = [topic for topic in attack.topics if topic not in known]
+    if unknown or not attack.topics:
+        raise reader.error("attack.topics", f"there is no topic {unknown[0]}" if unknown else "one at least is needed")
+    if not 0 <= attack.begin_s < scenario.duration_s:
+        raise reader.error("attack.begin_s", "an attack begins before the scenario ends")
+    for key, value in (("rate_per_s", attack.rate_per_s), ("message_bytes", attack.message_bytes)):
+        if not 0 < value < float("inf"):
+            raise reader.error(f"attack.{key}", "expected a number above 0")
+    if not 0 <= attack.count <= _MAX_COUNT:
+        raise reader.error("attack.count", f"{attack.count} is not between 0 and {_MAX_COUNT:,}")
 
 
 def _check_fault(reader: _Reader, number: int, fault: Fault, names: Mapping[str, str]) -> None:

@@ -74,6 +74,9 @@ class CrisisPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     subscribers_broker: str
     """Where they go under any other: one edge-broker, as the paper says of PEER."""
 
+    placement: dict[str, list[int]] = {}
+    """Topics by the broker where their subscribers go instead, under a policy that does not allocate them."""
+
     subscribers_latency_s: float = 0.2
     join_every_s: float = 1.0
     """The subscribers of topic N join in second N."""

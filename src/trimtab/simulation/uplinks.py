@@ -1,13 +1,18 @@
-"""How the output queues of a simulated broker share its bandwidth: in turns, or first in, first out."""
+"""How the output queues of a simulated broker share its bandwidth: in turns, by deadline, or first in, first out."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Literal, TypeAlias
 
-Uplink: TypeAlias = Literal["turns", "fifo"]
-"""turns: each peer with something to send sends one frame, then the next; fifo: what was queued first is sent first,
-whoever it is for, as over one line with one queue."""
+from trimtab.broker.core import Broker
+from trimtab.broker.turns import Turns
+from trimtab.simulation.clock import Clock
+
+Uplink: TypeAlias = Literal["turns", "deadlines", "fifo"]
+"""turns: each peer with something to send sends one frame, then the next; deadlines: as latency requirements want
+(`trimtab.broker.turns`); fifo: what was queued first is sent first, whoever it is for, as over one line with one queue.
+"""
 
 
 class FirstInFirstOut:
@@ -43,3 +48,29 @@ class FirstInFirstOut:
         peer = self._line.popleft()
         self._counts[peer] -= 1
         return peer, None
+
+
+class ByDeadline:
+    """Peers in the order that their latency requirements want."""
+
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._turns = Turns()
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def __setitem__(self, peer: str, nothing: None) -> None:
+        """Something was queued for a peer."""
+        known = self._broker.peers.get(peer)
+        count = 1 if known is None else known.link.queued_count
+        self._turns.waits(peer, count, self._broker.within_of(peer), self._clock.now_s)
+
+    def setdefault(self, peer: str) -> None:
+        """A peer has more to send."""
+        self[peer] = None
+
+    def popitem(self, last: bool = False) -> tuple[str, None]:
+        """The peer whose turn it is."""
+        return self._turns.take(self._clock.now_s), None
