@@ -16,6 +16,7 @@ from trimtab.cli.coordination_tables import run_coordination_and_tell
 from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.relocation_tables import run_relocation_and_tell
 from trimtab.cli.replication_commands import replication_table
+from trimtab.cli.replication_tables import run_replication_and_tell
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def sim_list(
     """
     from trimtab.simulation.coordination.scenario import parse_coordination, shipped_coordination_scenarios
     from trimtab.simulation.relocation.scenario import parse_relocation, shipped_relocation_scenarios
+    from trimtab.simulation.replication.scenario import parse_replication, shipped_replication_scenarios
     from trimtab.simulation.scenario import parse_scenario, shipped_scenarios
     from trimtab.simulation.study import parse_study, shipped_studies
 
@@ -62,6 +64,8 @@ def sim_list(
         scenarios[name] = parse_coordination(text, name).description
     for name, text in shipped_relocation_scenarios().items():
         scenarios[name] = parse_relocation(text, name)[1][0].description
+    for name, text in shipped_replication_scenarios().items():
+        scenarios[name] = parse_replication(text, name)[1][0].description
     studies = {name: parse_study(text, name).description for name, text in shipped_studies().items()}
     if as_json:
         kinds = [("scenario", scenarios), ("study", studies)]
@@ -122,7 +126,7 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     """Run a scenario to rest and check every delivery; exit code 1 if a promise was broken.
 
     A study runs every point with several seeds, and prints a table; so does a scenario with a coordinator, or with
-    publishers that move, for which --set has lists.
+    publishers that move, or with a broker that fails, for which --set has lists.
 
     \b
     Example:
@@ -138,6 +142,7 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.coordination.scenario import find_coordination_text
     from trimtab.simulation.relocation.scenario import find_relocation_text
+    from trimtab.simulation.replication.scenario import find_replication_text
     from trimtab.simulation.run import ScenarioRun
     from trimtab.simulation.scenario import ScenarioError, read_scenario
     from trimtab.simulation.study import find_study
@@ -161,13 +166,19 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         run_and_tell(study, wanted_seeds, overrides, out, processes, quick=quick, as_json=as_json)
         return
     coordination_text, relocation_text = find_coordination_text(scenario), find_relocation_text(scenario)
-    if coordination_text is not None or relocation_text is not None:
+    replication_text = find_replication_text(scenario)
+    if coordination_text is not None or relocation_text is not None or replication_text is not None:
         if quotes is not None or quick:
             refuse(f"{scenario}: --quotes and --quick are not for scenarios that compare policies")
         chosen_seeds = None
         if seed is not None or seeds is not None:
             first = 1 if seed is None else seed
             chosen_seeds = list(range(first, first + (seeds or 1)))
+        if replication_text is not None:
+            run_replication_and_tell(
+                scenario, replication_text, overrides, chosen_seeds, out, processes, as_json=as_json
+            )
+            return
         if relocation_text is not None:
             run_relocation_and_tell(scenario, relocation_text, overrides, chosen_seeds, out, processes, as_json=as_json)
             return
