@@ -4,6 +4,8 @@ import pytest
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
+from trimtab.protocol.effects import Close
+from trimtab.protocol.events import Connected
 from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Crash, Drop
@@ -156,3 +158,22 @@ def test_random_networks_in_which_brokers_die() -> None:
     report = fuzz(first_seed=60_000, runs_count=15, draw=draw_plan_with_deaths)
     assert report.failures == []
     assert report.faults_count["crash"] >= 15
+
+
+def test_a_broker_that_returns_after_it_was_replaced_is_not_let_in() -> None:
+    """Even while its replica is away: neighbours remember which lives are over."""
+    world = chain("synchronous")
+    greeting = world.brokers["B3"].broker.greeting("B2")
+    publish_steadily(world, from_s=2.0, count=100)
+    world.add_fault(Crash(broker="B3", at_s=3.0))
+    world.run(3.55)
+    assert world.failures.replaced_count == 1
+    neighbour = world.brokers["B2"].broker
+    for _ in range(2):
+        assert neighbour.handle(Connected("B3", greeting), world.now_s) == [
+            Close("B3", "this life of B3 was replaced by another")
+        ]
+        world.run(8.0)
+        world.transport.cut(frozenset(("B2", "B3")), 1.0, (0.0, 0.0))
+        world.run(8.5)
+    assert finish(world) == []

@@ -656,6 +656,8 @@ class Broker:
             return f"{name} is this broker's own name"
         if is_stream(name):
             return f"{name[:100]} is a name for the results of a channel, not for a {hello.role}"
+        if self.replacement is not None and self.replacement.is_ended_life(hello):
+            return f"this life of {name} was replaced by another"
         known = self.peers.get(name)
         if known is not None and known.role != hello.role:
             return f"the name {name} belongs to a {known.role} already"

@@ -7,7 +7,7 @@ is known already and goes no further. What it does not tell again is told to it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.assistance import Assistance
 from trimtab.broker.assistant import AssistantDuties
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
 
+_ENDED_LIVES_MAX_COUNT: Final = 1_000
+"""So many lives of neighbours that are over are remembered, the latest; a process returns soon or never."""
+
+
 class _Replaced:
     """A neighbour that a replica is taking the place of."""
 
@@ -55,6 +59,7 @@ class _Replaced:
         """What the broker before was told and the replica was not, as no advertisement of it has pulled it yet."""
         self.unconfirmed_subscriptions: dict[str, None] = {}
         """What has come again and is confirmed at the end, lest the answers hold publications up."""
+        self.confirms_late = False
         self.queue: WaitReadyQueue | None = None
         self.is_over = False
         """Whether the replica has all that neighbours know."""
@@ -68,6 +73,8 @@ class Replacement:
         self.config = config
         self._watch = NeighbourWatch(broker.name, broker.config.address, config)
         self._replaced: dict[str, _Replaced] = {}
+        self._ended_lives: dict[tuple[str, str], None] = {}
+        """Neighbours that were replaced, with their sessions: they are not let in again, should they return."""
         self.assistance = Assistance(broker, config.progress_every_s)
         """Brokers that share the load of neighbours, or of this one."""
         self.duties: ReplicaDuties | AssistantDuties | None = None
@@ -77,6 +84,10 @@ class Replacement:
         elif broker.config.replica:
             self.duties = ReplicaDuties(broker, config)
         self._conversation = Conversation(broker.config.neighbours if broker.config.replica else ())
+
+    def is_ended_life(self, hello: Hello) -> bool:
+        """Whether a broker greets that was replaced."""
+        return hello.role == "broker" and (hello.name, hello.session) in self._ended_lives
 
     # ---- watching ----
 
@@ -183,10 +194,14 @@ class Replacement:
         waiting = peer.link.undelivered_data()
         if before is not None and before.queue is not None:
             waiting += before.queue.waiting()
+        self._ended_lives[name, peer.session] = None
+        if len(self._ended_lives) > _ENDED_LIVES_MAX_COUNT:
+            del self._ended_lives[next(iter(self._ended_lives))]
         old = peer.link
         peer.session = hello.session
         peer.link = broker.new_link()
         peer.queue = peer.link.data
+        replaced.confirms_late = hello.replica in ("incremental", "incremental-ordered")
         if hello.replica == "incremental":
             peer.queue = replaced.queue = WaitReadyQueue(peer.link.data, lambda message: self._matching(name, message))
         elif hello.replica == "synchronous":
@@ -269,7 +284,7 @@ class Replacement:
         replaced = self._replaced.get(peer.name)
         if replaced is not None:
             replaced.unclaimed_subscriptions.pop(message.id, None)
-        if replaced is not None and replaced.queue is not None:
+        if replaced is not None and replaced.confirms_late:
             replaced.unconfirmed_subscriptions[message.id] = None
         else:
             broker.interests.confirm_subscription_again(message.id, now_s)
@@ -311,6 +326,7 @@ class Replacement:
             if id in subscriptions and subscriptions[id].hop == peer.name:
                 broker.interests.confirm_subscription_again(id, now_s)
         replaced.unconfirmed_subscriptions.clear()
+        replaced.confirms_late = False
         replaced.is_over = True
         if replaced.queue is not None:
             replaced.queue.end()
