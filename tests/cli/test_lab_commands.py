@@ -52,3 +52,20 @@ def test_the_studies_that_come_along_are_listed() -> None:
     listed = lab("list")
     assert listed.returncode == 0
     assert "relocation" in listed.stdout
+
+
+def test_policies_are_compared_with_a_table_and_curves(tmp_path: Path) -> None:
+    own = Path(__file__).parents[2] / "examples" / "own_policy.py"
+    short = ("duration_s=60", "rate.0.at_s=60", "balance.change_s=60", "balance.joined_s=20")
+    compared = lab(
+        *("compare", "padres-local", "--policies", "none", "--policy", f"{own}:Even", "--seeds", "1"),
+        *("--out", str(tmp_path), "--json", *(part for each in short for part in ("--set", each))),
+    )
+    assert compared.returncode == 0, compared.stderr
+    told = json.loads(compared.stdout)
+    none, even = told["policies"]
+    assert (none["policy"], even["policy"]) == ("none", f"{own}:Even")
+    assert none["means"]["moves"] == 0
+    assert even["means"]["moves"] > 0
+    assert (none["means"]["lost"], even["means"]["lost"]) == (0, 0)
+    assert Path(told["picture"]).stat().st_size > 10_000

@@ -1,7 +1,8 @@
 """Which agents a broker has, by the name of a policy.
 
-A policy moves subscribers, publishers, or both with a plus between: `padres`, `grape-load75`, `padres+pop`. Agents are
-loaded when they are wanted, for a replica without any should begin soon.
+A policy moves subscribers, publishers, or both with a plus between: `padres`, `grape-load75`, `padres+pop`. One that a
+user has written is named by its file, `my_policy.py:MyPolicy`. Agents are loaded when they are wanted, for a replica
+without any should begin soon.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
+from trimtab.broker.own_policies import is_own, own_policy
 from trimtab.load.agents import Agent
 from trimtab.relocation.config import RelocationConfig, relocation_of
 
@@ -40,6 +42,9 @@ def check_policy(policy: str) -> None:
     ValueError: policy: no policy is called grape-load101; expected one of none, naive, padres, padres-fast, \
 delay, coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
     """
+    if is_own(policy):
+        own_policy(policy)
+        return
     parts = policy.split("+")
     moved = ["publishers" if relocation_of(part) is not None else "subscribers" for part in parts]
     unknown = [part for part in parts if part not in get_args(Balancing) and relocation_of(part) is None]
@@ -68,6 +73,8 @@ def agents_of(
     ['padres', 'grape']
     """
     check_policy(policy)
+    if is_own(policy):
+        return [own_policy(policy)(Random(f"{policy} {broker} {seed}"))]
     agents: list[Agent] = []
     for part in policy.split("+"):
         config = relocation_of(part, relocation)

@@ -59,12 +59,7 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.scenario import ScenarioError
 
-    overrides = {}
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not key or not equals:
-            refuse(f"--set {setting}: expected KEY=VALUE")
-        overrides[key.strip()] = value.strip()
+    overrides = _overrides(settings)
     wanted_seeds = range(seed, seed + seeds)
     try:
         jobs = [job for name in studies for job in jobs_of(read_lab_study(name), wanted_seeds, overrides)]
@@ -92,6 +87,91 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
             typer.echo(f"{report.violations_count:,} promises were broken")
     if report.failures or report.violations_count:
         raise typer.Exit(1)
+
+
+@app.command("compare")
+def lab_compare(  # noqa: PLR0917 (each one is an option)
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario of `trimtab sim list`, or a file.")],
+    policies: Annotated[str, typer.Option(metavar="A,B,...", help="Policies to compare.")] = "none",
+    own: Annotated[
+        list[str] | None,
+        typer.Option("--policy", metavar="FILE.py:CLASS", help="A policy of yours that takes part."),
+    ] = None,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where results are, and are looked for.")] = "lab-results",
+    spark: Annotated[str, typer.Option(metavar="MASTER", help="spark://HOST:PORT of a cluster.")] = "local[*]",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Seeds of each run.")] = 3,
+    seed: Annotated[int, typer.Option(metavar="S", help="The first seed.")] = 1,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the scenario.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Run a scenario with several policies and the same seeds, print what each reached, and draw their curves.
+
+    \b
+    Example:
+      trimtab lab compare padres-local --policies none,padres,padres-fast --set duration_s=3000
+      trimtab lab compare padres-local --policies padres --policy examples/own_policy.py:Even
+    """
+    import msgspec
+
+    from trimtab.activedata.errors import ActiveDataError
+    from trimtab.lab.comparison import compare, draw_comparison
+    from trimtab.lab.lab_studies import LabStudy, RunsPart, jobs_of
+    from trimtab.lab.sweep import run_sweep
+    from trimtab.protocol.records import RecordsError
+    from trimtab.simulation.scenario import ScenarioError
+
+    wanted = [*(name.strip() for name in policies.split(",") if name.strip()), *(own or [])]
+    study = LabStudy([RunsPart(scenario, vary={"policy": list(dict.fromkeys(wanted))})], name=Path(scenario).stem)
+    folder = Path(out)
+    try:
+        jobs = jobs_of(study, range(seed, seed + seeds), _overrides(settings))
+        if any(job.point is not None for job in jobs):
+            refuse(f"{scenario} is a study: compare policies on its scenario")
+        with _Progress(len(jobs), shown=not as_json or sys.stderr.isatty()) as progress:
+            report = run_sweep(jobs, folder, spark, progress.came, with_records=True)
+        for each in report.failures:
+            typer.echo(printable(f"FAILED {each.job.described()}: {each.error}"), err=True)
+        if report.failures:
+            raise typer.Exit(1)
+        compared = compare(jobs, folder)
+        picture = draw_comparison(jobs, folder, folder)
+    except (ScenarioError, RecordsError, ActiveDataError) as error:
+        refuse(str(error))
+    if as_json:
+        data = {"scenario": scenario, "policies": msgspec.to_builtins(compared), "picture": str(picture or "")}
+        typer.echo(json.dumps(data, indent=2))
+        return
+    labels = list(dict.fromkeys(label for each in compared for label in each.means))
+    width = max(map(len, labels))
+    typer.echo(printable(" " * width + "".join(f"  {each.policy[-22:]:>22}" for each in compared)))
+    for label in labels:
+        values = "".join(f"  {_shown(each.means.get(label)):>22}" for each in compared)
+        typer.echo(f"{label:<{width}}{values}")
+    if picture is not None:
+        typer.echo(f"curves: {picture}")
+
+
+def _overrides(settings: list[str] | None) -> dict[str, str]:
+    overrides = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            refuse(f"--set {setting}: expected KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    return overrides
+
+
+def _shown(value: float | None) -> str:
+    """A number of a table.
+
+    >>> _shown(0.01234), _shown(1480.0), _shown(None)
+    ('0.0123', '1,480', 'never')
+    """
+    if value is None:
+        return "never"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 class _Progress:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Final
 
 import msgspec
 
 from trimtab.lab.lab_studies import Job
+
+DELIVERIES_ONE_IN: Final = 100
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -22,11 +25,11 @@ class RunResult(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def run_job(job: Job) -> RunResult:
-    """Run a job; a run that fails says why instead of ending all others."""
+def run_job(job: Job, records: str = "") -> RunResult:
+    """Run a job, with records in a folder if one is named; a run that fails says why instead of ending all others."""
     begin_s = time.process_time()
     try:
-        summary, violations_count = _run(job)
+        summary, violations_count = _run(job, records)
     except Exception as error:
         return RunResult(job, {}, 0, time.process_time() - begin_s, "", f"{type(error).__name__}: {error}")
     data = msgspec.to_builtins(summary)
@@ -34,7 +37,8 @@ def run_job(job: Job) -> RunResult:
     return RunResult(job, dict(numbers_of(data)), violations_count, time.process_time() - begin_s, text)
 
 
-def _run(job: Job) -> tuple[msgspec.Struct, int]:
+def _run(job: Job, records: str) -> tuple[msgspec.Struct, int]:
+    from trimtab.lab.record_files import RecordFiles
     from trimtab.simulation.coordination.scenario import find_coordination_text, parse_coordination
     from trimtab.simulation.coordination.world import CoordinationWorld
     from trimtab.simulation.relocation.run import RelocationRun
@@ -56,7 +60,12 @@ def _run(job: Job) -> tuple[msgspec.Struct, int]:
         return of_relocation, of_relocation.lost + of_relocation.duplicated + of_relocation.reordered
     if (text := find_coordination_text(job.scenario)) is not None:
         return CoordinationWorld(parse_coordination(text, job.scenario, job.settings), job.seed).run(), 0
-    summary = ScenarioRun(read_scenario(job.scenario, job.settings), job.seed).run()
+    with ExitStack() as stack:
+        recorder = None
+        if records:
+            files = RecordFiles(records, "sim", run=job.key, deliveries_one_in=DELIVERIES_ONE_IN, replace=True)
+            recorder = stack.enter_context(files)
+        summary = ScenarioRun(read_scenario(job.scenario, job.settings), job.seed, None, recorder).run()
     return summary, len(summary.violations)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RUNS: Final = "runs"
 SUMMARIES: Final = "summaries"
+RECORDS: Final = "records"
 LOCAL: Final = "local[*]"
 
 
@@ -49,17 +50,29 @@ class SweepReport(msgspec.Struct, frozen=True):
 
 
 def run_sweep(
-    jobs: Sequence[Job], folder: Path, master: str = LOCAL, on_result: Callable[[RunResult], None] | None = None
+    jobs: Sequence[Job],
+    folder: Path,
+    master: str = LOCAL,
+    on_result: Callable[[RunResult], None] | None = None,
+    *,
+    with_records: bool = False,
 ) -> SweepReport:
-    """Run all jobs that have no results in the folder yet; `on_result` hears of each when it is stored."""
-    left = [job for job in jobs if not result_file(folder, job).exists()]
+    """Run all jobs that have no results in the folder yet; `on_result` hears of each when it is stored.
+
+    Records, if wanted, are written by the workers to DIR/records/KEY: on a cluster the folder must be shared.
+    """
+    left = [
+        job
+        for job in jobs
+        if not result_file(folder, job).exists() or (with_records and not records_folder(folder, job).exists())
+    ]
     if not left:
         return SweepReport(len(jobs), [])
     for name in (RUNS, SUMMARIES):
         _made(folder / name)
     results: list[RunResult] = []
     with _context(master) as context:
-        for result in _results(context, left):
+        for result in _results(context, left, folder if with_records else None):
             if not result.error:
                 _store(folder, result)
             results.append(result)
@@ -73,11 +86,17 @@ def result_file(folder: Path, job: Job) -> Path:
     return folder / RUNS / f"{job.key}.parquet"
 
 
-def _results(context: SparkContext, jobs: Sequence[Job]) -> Iterator[RunResult]:
+def records_folder(folder: Path, job: Job) -> Path:
+    """Where the records of a run are, if they were wanted."""
+    return folder / RECORDS / job.key
+
+
+def _results(context: SparkContext, jobs: Sequence[Job], folder: Path | None) -> Iterator[RunResult]:
     """The results as they come, with as many jobs under way as there are places for them."""
 
     def one(job: Job) -> RunResult:
-        encoded = msgspec.json.encode(job)
+        records = "" if folder is None else str(records_folder(folder, job).absolute())
+        encoded = msgspec.json.encode((job, records))
         (answer,) = context.parallelize([encoded], 1).map(run_encoded).collect()
         return msgspec.json.decode(answer, type=RunResult)
 
@@ -99,7 +118,8 @@ def _results(context: SparkContext, jobs: Sequence[Job]) -> Iterator[RunResult]:
 
 def run_encoded(job: bytes) -> bytes:
     """What a worker does: one job, in and out as JSON."""
-    return msgspec.json.encode(run_job(msgspec.json.decode(job, type=Job)))
+    wanted, records = msgspec.json.decode(job, type=tuple[Job, str])
+    return msgspec.json.encode(run_job(wanted, records))
 
 
 @contextmanager
