@@ -1,4 +1,4 @@
-"""Broker processes with the policy "delay": an edge whose queues grow gives a bundle away, and nothing is lost on the way."""
+"""Broker processes with the policy "delay": an edge whose queues grow gives a bundle away, and nothing is lost."""
 
 from __future__ import annotations
 

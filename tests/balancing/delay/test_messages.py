@@ -16,6 +16,7 @@ from trimtab.balancing.delay.messages import (
     Done,
     EdgeLoad,
     Go,
+    HeadLoad,
     Moved,
     Ping,
     Plan,
@@ -27,7 +28,7 @@ from trimtab.balancing.delay.messages import (
     from_values,
     to_values,
 )
-from trimtab.balancing.delay.metrics import EdgeMetrics, State
+from trimtab.balancing.delay.metrics import EdgeMetrics, HeadMetrics, State
 from trimtab.balancing.delay.selection import Selected
 from trimtab.language import Filter, Publication
 from trimtab.load.agents import Capacity
@@ -44,6 +45,7 @@ LOAD = EdgeLoad(
 SELECTED = (Selected(("S1", "S2"), "b0"),)
 CONTENTS: list[Content] = [
     LOAD,
+    HeadLoad(metrics=HeadMetrics(0.4, 0.97), state=State.OVERLOAD, capacity=Capacity(1e6, 1e9, None)),
     Ping(number=3),
     Pong(number=3, publisher_head_s=0.2, head_s=0.01, local_publishers=("P1",)),
     Request(phase="b1/1", candidates=("b0", "b2")),

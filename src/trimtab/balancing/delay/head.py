@@ -24,6 +24,7 @@ from trimtab.balancing.delay.messages import (
     Done,
     EdgeLoad,
     Go,
+    HeadLoad,
     Moved,
     Ping,
     Plan,
@@ -36,6 +37,7 @@ from trimtab.balancing.delay.messages import (
     to_values,
 )
 from trimtab.balancing.delay.metrics import HeadMetrics, head_state, link_ratio
+from trimtab.balancing.delay.publishers import PublisherOffload
 from trimtab.balancing.delay.thresholds import one_way_s
 from trimtab.balancing.padres.messages import life_of
 from trimtab.language import Filter, Value
@@ -114,26 +116,28 @@ class DelayHead:
         self._next_measure_s = now_s + config.tell_every_s
         self._decision = ""
         self._decided_s: float | None = None
+        self._offload = PublisherOffload(host, config, now_s)
 
     @property
     def observes(self) -> bool:
         """Whether publications are sampled."""
-        return self._sampling is not None
+        return self._sampling is not None or self._offload.observes
 
     def begin(self) -> list[Action]:
         """Listen to the cluster and to what is said to this broker."""
         return [
             Listen("own", filter_for(self._host.name)),
             Listen("cluster", filter_for(cluster_address(self.cluster))),
+            *self._offload.begin(),
         ]
 
     def end(self) -> list[Action]:
         """The broker's role changes."""
-        return [Unlisten("own"), Unlisten("cluster")]
+        return [Unlisten("own"), Unlisten("cluster"), *self._offload.end()]
 
     def wake_at_s(self) -> float:
         """When something is to be done next."""
-        times = [self._next_measure_s]
+        times = [self._next_measure_s, self._offload.wake_at_s()]
         if self.phase is not None:
             times.append(self.phase.ends_at_s)
         if self._sampling is not None:
@@ -182,6 +186,7 @@ class DelayHead:
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
     ) -> list[Action]:
         """A publication was matched while a sample is taken."""
+        self._offload.matched(publication[0], self._host.matched_bytes(), hops, self.edges)
         sampling = self._sampling
         if sampling is None:
             return []
@@ -197,12 +202,21 @@ class DelayHead:
             actions += self._allocate(now_s)
         if self.phase is not None and now_s >= self.phase.ends_at_s:
             actions += self._phase_is_late(self.phase, now_s)
+        actions += self._look_after_itself(now_s)
         if now_s >= self._next_measure_s:
             self._next_measure_s = now_s + self._config.measure_every_s
             name, publishers = self._host.name, self._host.publishers()
             known = self._publisher_round_trips_s
             self._publisher_round_trips_s = {client: known[client] for client in publishers if client in known}
             actions += [AskRoundTrips(client, (name,), f"{name}/ways") for client in publishers]
+        return actions
+
+    def _look_after_itself(self, now_s: float) -> list[Action]:
+        """Tell other heads the own load, and give publishers to them if it is too much."""
+        before = self._offload.decision
+        actions = self._offload.woken(self.metrics(now_s), now_s)
+        if self._offload.decision != before:
+            self._decision, self._decided_s = self._offload.decision, now_s
         return actions
 
     def _say(self, to: str, content: Content, cause: str = "") -> Tell:
@@ -212,7 +226,7 @@ class DelayHead:
 
     def _look(self, now_s: float) -> list[Action]:
         """Sample publications for newcomers, unless that was done just now or nobody knows where they could go."""
-        if not self._newcomers or not self.edges or self.observes or self._allocates_at_s is not None:
+        if not self._newcomers or not self.edges or self._sampling is not None or self._allocates_at_s is not None:
             return []
         if now_s - self._sample[2] < self._config.sample_lifetime_s:
             self._allocates_at_s = now_s + self._config.gather_s
@@ -305,6 +319,9 @@ class DelayHead:
                 if is_first:
                     self._newcomers.update(dict.fromkeys(self._host.clients()))
                 return self._look(now_s)
+            case HeadLoad():
+                self._offload.heard(sender, content, now_s)
+                return []
             case Ping(number=number):
                 farthest_s = max(self._publisher_round_trips_s.values(), default=0.0)
                 load = self._host.load(now_s)

@@ -11,13 +11,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from trimtab.balancing.delay.metrics import EdgeMetrics, State
+from trimtab.balancing.delay.metrics import EdgeMetrics, HeadMetrics, State
 from trimtab.balancing.delay.selection import Selected
 from trimtab.language import Filter, Value
 from trimtab.load.agents import Capacity
 from trimtab.protocol.codec import decode_filter, encode_filter
 
 DELAY: Final = "DELAY"
+HEADS: Final = "all heads"
+"""How cluster-heads are addressed together; names of brokers have no spaces."""
+
 FILTERS_MAX_COUNT: Final = 500
 """Filters that a broker tells of what it receives: with more, brokers know less of similarity, and nothing breaks."""
 
@@ -43,6 +46,14 @@ class EdgeLoad(_Content, frozen=True, tag="load"):
 
     filters: tuple[Filter, ...] = ()
     """What it receives (its covering set)."""
+
+
+class HeadLoad(_Content, frozen=True, tag="head"):
+    """A cluster-head tells other heads how it is."""
+
+    metrics: HeadMetrics
+    state: State
+    capacity: Capacity
 
 
 class Ping(_Content, frozen=True, tag="ping"):
@@ -135,7 +146,7 @@ class Done(_Content, frozen=True, tag="done"):
 
 
 Content: TypeAlias = (
-    EdgeLoad | Ping | Pong | Request | Refusal | Ask | Answer | Candidates | Plan | Go | Begin | Moved | Done
+    EdgeLoad | HeadLoad | Ping | Pong | Request | Refusal | Ask | Answer | Candidates | Plan | Go | Begin | Moved | Done
 )
 
 
