@@ -81,7 +81,7 @@ def standby(
 
     \b
     Example:
-      trimtab standby examples/standby.toml --listen 127.0.0.1:7108
+      trimtab standby examples/failover.toml --listen 127.0.0.1:7010
     """
     import logging
     import os

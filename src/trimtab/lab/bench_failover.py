@@ -176,7 +176,7 @@ class FailoverRun:
                 after_count = int(bench.publications_count * (round_number + share))
                 await self._until(lambda: self._published_count >= after_count, publishing, "publications")  # noqa: B023
                 self._is_replacing = True
-                await self._until(self._network.all_stand_by, publishing, "processes that stand by")
+                await self._until_all_stand_by(publishing)
                 kills.append(await self._kill(after_count - round_number * bench.publications_count, publishing))
                 self._is_replacing = False
                 self._report(f"{round_number + 1} of {bench.kills_count}: {_line(kills[-1])}")
@@ -228,7 +228,6 @@ class FailoverRun:
 
     async def _kill(self, after_count: int, publishing: list[asyncio.Task[None]]) -> KillFigures:
         network, plan = self._network, self._network.plan
-        network.look_for_replicas(await ask_all(plan))
         broker = self._rng.choice(BROKERS)
         killed_s = now_s()
         os.kill(network.pid(broker), signal.SIGKILL)
@@ -254,7 +253,6 @@ class FailoverRun:
                 break
             self._check(publishing, killed_s, f"{broker} was killed and not replaced")
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-        network.refill_standbys()
         clients = [name for name, at in (PUBLISHERS | SUBSCRIBERS).items() if at == broker]
         return KillFigures(
             broker=broker,
@@ -293,6 +291,18 @@ class FailoverRun:
                 since_s, last_count = now_s(), self._published_count
             self._check(publishing, since_s, f"no more {what}")
             await asyncio.sleep(0.002)
+
+    async def _until_all_stand_by(self, publishing: list[asyncio.Task[None]]) -> None:
+        """Wait until all brokers answer and all who stand by are there: one failure at a time."""
+        since_s = now_s()
+        while True:
+            statuses = await ask_all(self._network.plan)
+            self._network.look_for_replicas(statuses)
+            self._network.refill_standbys()
+            if all(statuses.values()) and self._network.all_stand_by():
+                return
+            self._check(publishing, since_s, "not all brokers and those who stand by are there")
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
 
     async def _until_all_has_arrived(self) -> None:
         ends_s = now_s() + KEEPS_UP_WITHIN_S

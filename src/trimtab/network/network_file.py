@@ -11,21 +11,37 @@ from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args, get_o
 import msgspec
 
 from trimtab.balancing.delay.config import DelayConfig
-from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
-from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
-from trimtab.broker.meters import MeterConfig
-from trimtab.broker.policies import Policy, check_policy
+from trimtab.broker.config import Acknowledges, SlowPolicy
+from trimtab.broker.policies import check_policy
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.broker.turns import Uplink
 from trimtab.network.address import Address
 from trimtab.network.back_end import checked_url
+from trimtab.network.network_plan import (
+    BYTES_PER_MEGABIT,
+    MATCHING_S_MHZ_PER_SUBSCRIPTION,
+    RETRANSMIT_AFTER_S,
+    BrokerEntry,
+    LinkEntry,
+    NetworkOptions,
+    NetworkPlan,
+)
 from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.protocol.link import LinkConfig
 from trimtab.relocation.config import RelocationConfig
 
-RETRANSMIT_AFTER_S: Final = 3600.0
-"""TCP repeats what is lost; a link has to repeat only after a new connection, which needs no timer."""
+__all__ = [
+    "BYTES_PER_MEGABIT",
+    "MATCHING_S_MHZ_PER_SUBSCRIPTION",
+    "RETRANSMIT_AFTER_S",
+    "BrokerEntry",
+    "LinkEntry",
+    "NetworkFileError",
+    "NetworkOptions",
+    "NetworkPlan",
+    "parse_network",
+    "read_network_file",
+]
 
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -62,135 +78,9 @@ _SECTIONS: Final = (
     "protection",
 )
 
-BYTES_PER_MEGABIT: Final = 125_000
-BYTES_PER_MEGABYTE: Final = 1_000_000
-MATCHING_S_MHZ_PER_SUBSCRIPTION: Final = 0.0165
-"""Where a CPU speed is given, matching one publication takes this, times the subscriptions, divided by the MHz."""
-
 
 class NetworkFileError(ValueError):
     """A network file that cannot be used; the message names the file, the line and what was expected."""
-
-
-class BrokerEntry(msgspec.Struct, frozen=True):
-    """One `[[broker]]`: its name, where it listens, and its capacities if they are limited."""
-
-    name: str
-    listen: Address
-    cpu_mhz: float | None = None
-    memory_mb: float | None = None
-    bandwidth_mbps: float | None = None
-    site: tuple[float, float] | None = None
-    """Where it stands, in the unit in which clients tell where they are."""
-
-
-class LinkEntry(msgspec.Struct, frozen=True):
-    """One `[[link]]`: the first broker calls the second, at its own address or at another that leads there."""
-
-    first: str
-    second: str
-    via: Address | None = None
-
-
-class NetworkOptions(msgspec.Struct, frozen=True):
-    """The options of `[network]`; the defaults are those of a broker."""
-
-    covering: bool = True
-    advertisement_covering: bool = True
-    slow_policy: SlowPolicy = "block"
-    client_queue_max_count: int = 100_000
-    client_lease_s: float = 60.0
-    filters_per_client_max_count: int = 10_000
-    clients_max_count: int = 10_000
-    window_frames_count: int = 4_096
-    """Messages per link that are unacknowledged, and publications that the peer has not dealt with: some round trips of
-    a link that carries 100,000 publications per second."""
-    enforce_capacities: bool = False
-    """Whether brokers keep to their configured CPU and bandwidth, so that unequal ones can be tried on one machine."""
-    uplink: Uplink = "turns"
-    """How peers share an enforced bandwidth: each a message in turn, or as latency requirements want ("deadlines")."""
-    policy: Policy = "none"
-    """Who moves subscribers: see `trimtab.broker.policies`."""
-    meter_window_s: float = MeterConfig().window_s
-    """Brokers measure rates as means over so long."""
-    back_end: str = ""
-    """Where channels come from (http://HOST:PORT, see `trimtab active`), if there is an active-data back end."""
-    acknowledges: Acknowledges = "received"
-    """When publications are acknowledged: see `BrokerConfig`."""
-
-
-class NetworkPlan(msgspec.Struct, frozen=True):
-    """A network as its file describes it: a forest of brokers."""
-
-    brokers: tuple[BrokerEntry, ...]
-    links: tuple[LinkEntry, ...] = ()
-    options: NetworkOptions = NetworkOptions()
-    padres: PadresConfig = PadresConfig()
-    """The settings of the policy "padres"."""
-    coordination: CoordinatorConfig = CoordinatorConfig()
-    """The settings of the coordinator, where this is the plan of its process."""
-    relocation: RelocationConfig = RelocationConfig()
-    """The settings of the policies that move publishers."""
-    delay: DelayConfig = DelayConfig()
-    """The settings of the policy "delay"."""
-    replication: ReplicationSettings | None = None
-    """How brokers watch their neighbours and who replaces those that fail; nobody does if it is missing."""
-    standbys: tuple[Address, ...] = ()
-    """Where processes wait to become replicas."""
-    protection: ProtectionConfig | None = None
-    """What one client may send, if that is limited."""
-
-    def broker(self, name: str) -> BrokerEntry:
-        """The entry of a broker; raises KeyError."""
-        for entry in self.brokers:
-            if entry.name == name:
-                return entry
-        raise KeyError(name)
-
-    def dialled_by(self, name: str) -> tuple[tuple[str, Address], ...]:
-        """The neighbours that a broker calls, and where: it comes first in their links."""
-        ours = [link for link in self.links if link.first == name]
-        return tuple((link.second, link.via or self.broker(link.second).listen) for link in ours)
-
-    def neighbours_of(self, name: str) -> tuple[str, ...]:
-        """The brokers that a broker has a link to."""
-        ours = [link for link in self.links if name in (link.first, link.second)]
-        return tuple(link.second if link.first == name else link.first for link in ours)
-
-    def config_of(self, name: str, session: str) -> BrokerConfig:
-        """The configuration of a broker of this network."""
-        options = self.options
-        return BrokerConfig(
-            name=name,
-            session=session,
-            address=str(self.broker(name).listen),
-            neighbours=self.neighbours_of(name),
-            subscription_covering=options.covering,
-            advertisement_covering=options.advertisement_covering,
-            link=LinkConfig(options.window_frames_count, RETRANSMIT_AFTER_S, options.window_frames_count),
-            client_queue_max_count=options.client_queue_max_count,
-            slow_policy=options.slow_policy,
-            filters_per_client_max_count=options.filters_per_client_max_count,
-            client_lease_s=options.client_lease_s,
-            clients_max_count=options.clients_max_count,
-            has_back_end=bool(options.back_end),
-            protection=self.protection,
-            meters=self._meters_of(self.broker(name)),
-            replication=self.replication,
-            acknowledges=options.acknowledges,
-        )
-
-    def _meters_of(self, entry: BrokerEntry) -> MeterConfig:
-        window_s = self.options.meter_window_s
-        meters = MeterConfig(window_s, bucket_s=min(MeterConfig().bucket_s, window_s))
-        if entry.bandwidth_mbps is not None:
-            meters = msgspec.structs.replace(meters, bandwidth_bytes_per_s=entry.bandwidth_mbps * BYTES_PER_MEGABIT)
-        if entry.memory_mb is not None:
-            meters = msgspec.structs.replace(meters, memory_bytes=entry.memory_mb * BYTES_PER_MEGABYTE)
-        if entry.cpu_mhz is not None:
-            slope_s = MATCHING_S_MHZ_PER_SUBSCRIPTION / entry.cpu_mhz
-            meters = msgspec.structs.replace(meters, matching_s_per_subscription=slope_s)
-        return meters
 
 
 def read_network_file(path: str | Path) -> NetworkPlan:
