@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -236,6 +237,39 @@ def test_clients_find_a_replica_at_another_address(tmp_path: Path) -> None:
         assert (replica.name, replica.replica) == ("B2", "synchronous")
         assert asyncio.run(ask_where(Address.parse(network.address("B3")), "B2")) == elsewhere
         os.kill(replica.pid, signal.SIGTERM)
+
+
+def test_of_two_replicas_the_later_one_ends(tmp_path: Path) -> None:
+    with Network.of(*LINE, replication=settings(replaces="by-hand")) as network:
+        file = file_of(network, tmp_path)
+        network.kill_broker("B2")
+        command = [
+            sys.executable,
+            "-m",
+            "trimtab",
+            "broker",
+            "B2",
+            file,
+            "--replica",
+            "synchronous",
+            "--quiet",
+            "--listen",
+        ]
+        with subprocess.Popen([*command, network.address("B2")]) as first:
+            wait_for(lambda: is_replaced(network, "B2", seen_by="B1"), "replaced")
+            second = subprocess.run(
+                [*command, f"127.0.0.1:{free_ports(1)[0]}"],
+                capture_output=True,
+                text=True,
+                timeout=WITHIN_S,
+                check=False,
+            )
+            assert (second.returncode, second.stderr) == (1, "B2 was replaced already by another process\n")
+            status = status_of(network, "B2")
+            assert status is not None
+            assert (status.pid, status.links_missing) == (first.pid, ())
+            check_delivery(network, "B1", "B3", 6)
+            first.terminate()
 
 
 def test_clients_of_a_broker_that_nobody_replaces_go_to_a_neighbour_and_on_when_its_links_are_removed() -> None:

@@ -93,7 +93,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     """
     import logging
 
-    from trimtab.network.broker_process import serve
+    from trimtab.network.broker_process import SecondReplicaError, serve
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -116,6 +116,9 @@ def broker(  # noqa: PLR0917 (each one is an option)
                 recorder=recorder,
                 replica_options=options,
             )
+    except SecondReplicaError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         typer.echo(f"broker {name} cannot listen at {listen or plan.broker(name).listen}: {reason}", err=True)

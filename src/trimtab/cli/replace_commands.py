@@ -87,7 +87,7 @@ def standby(
     import os
 
     from trimtab.network.address import Address
-    from trimtab.network.broker_process import serve
+    from trimtab.network.broker_process import SecondReplicaError, serve
     from trimtab.network.loops import run
     from trimtab.network.stand_by import StandBy
 
@@ -110,6 +110,9 @@ def standby(
             at = order.listen
             options = ["--quiet"] if quiet else []
             serve(plan, order.broker, file=network, order=order, stop_with_pid=stop_with, replica_options=options)
+    except SecondReplicaError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         typer.echo(f"cannot listen at {at}: {reason}", err=True)

@@ -84,9 +84,16 @@ RATE_OVER_TICKS_COUNT: Final = 8
 DRAIN_WITHIN_S: Final = 5.0
 """What is under way may take so long to leave when the process is asked to end."""
 
+REPLACED_ALREADY: Final = "another process has replaced this broker already"
+"""What a second replica is told, which ends without a word then, lest neighbours think that the broker leaves."""
+
 _NEVER_S: Final = float("inf")
 
 log = logging.getLogger("trimtab.broker")
+
+
+class SecondReplicaError(Exception):
+    """Two replicas were started for one broker; this one began later and is not needed."""
 
 
 class BrokerServer:
@@ -158,6 +165,7 @@ class BrokerServer:
         self._is_draining = False
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
         self._stop = asyncio.Event()
+        self._is_second = False
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._replacing: Replacing | None = None
         if plan.replication is not None:
@@ -194,6 +202,8 @@ class BrokerServer:
         self._report_links()
         await self._stop.wait()
         server.close()
+        if self._is_second:
+            raise SecondReplicaError(f"{self.broker.name} was replaced already by another process")
         await self._drain()
         await self._close_all()
         self._record_load(now_s())
@@ -245,6 +255,9 @@ class BrokerServer:
                 connection.close()
                 if self.broker.config.assists:
                     self._stop.set()  # one that is not wanted somewhere is not wanted at all
+                if reason == REPLACED_ALREADY:
+                    self._is_second = True
+                    self._stop.set()
             case Hello():
                 self._refuse(connection, "a second greeting")
             case _ if isinstance(frame, Answer):
@@ -296,6 +309,9 @@ class BrokerServer:
             self._ungreeted.pop(connection, None)
             connection.close()
             return
+        if hello.role == "broker" and self._links.is_second_replica(hello):
+            self._refuse(connection, REPLACED_ALREADY)
+            return
         answer = self.broker.greeting(name)
         effects = self.broker.handle(Connected(name, hello), now_s())
         problem = next((effect.reason for effect in effects if isinstance(effect, Close) and effect.peer == name), None)
@@ -316,7 +332,7 @@ class BrokerServer:
         if hello.role == "broker":
             connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self.broker.name, name)
-            self._links.went_up(name)
+            self._links.went_up(name, hello)
             self._report_links()
         self._schedule()
 

@@ -51,6 +51,8 @@ class NeighbourLinks:
         self._refusals: dict[str, str] = {}
         """Why a neighbour that was called did not want the link, or was not wanted."""
         self._up: dict[str, None] = {}
+        self._replicas: dict[str, str] = {}
+        """The sessions of neighbours that came as replicas."""
         self._gone_down = asyncio.Event()
 
     @property
@@ -64,9 +66,11 @@ class NeighbourLinks:
 
     # ---- what happens to connections ----
 
-    def went_up(self, name: str) -> None:
+    def went_up(self, name: str, hello: Hello) -> None:
         """A neighbour has greeted and was greeted."""
         self._up[name] = None
+        if hello.replica:
+            self._replicas[name] = hello.session
 
     def went_down(self, name: str) -> None:
         """The connection to a neighbour is gone."""
@@ -98,6 +102,19 @@ class NeighbourLinks:
         if config.replica and hello.replica:
             return began_later(config.session, hello.session)
         return bool(config.replica)
+
+    def is_second_replica(self, hello: Hello) -> bool:
+        """Whether a replica greets while another one, which began before it, has the place and lives.
+
+        Neighbours of a failed broker cannot talk to each other; two of them may have had replicas started.
+        """
+        peer, replacement = self._broker.peers.get(hello.name), self._broker.replacement
+        first = self._replicas.get(hello.name)
+        if not hello.replica or peer is None or replacement is None or hello.name not in self._up:
+            return False
+        is_another = first is not None and first == peer.session != hello.session
+        lives = replacement.verdicts().get(hello.name) not in ("crash", "hang")
+        return is_another and lives and began_later(hello.session, peer.session)
 
     # ---- calling ----
 
