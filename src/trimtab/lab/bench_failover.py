@@ -67,6 +67,7 @@ class FailoverBench(msgspec.Struct, frozen=True):
             suspect_after_s=0.5,
             crash_after_s=0.5,
             hang_after_s=20.0,
+            clients_return_within_s=3.0,
         )
 
 
