@@ -11,7 +11,7 @@ from trimtab.broker.protection import ProtectionConfig
 from trimtab.protocol.link import LinkConfig
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
-Acknowledges: TypeAlias = Literal["received", "safe"]
+Acknowledges: TypeAlias = Literal["received", "safe", "durable"]
 SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]
 
 
@@ -69,7 +69,11 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     acknowledges: Acknowledges = "received"
     """received: a publication is acknowledged when this broker has it; safe: when all to whom it is handed on have it
-    as well, so that any one broker may die and be replaced."""
+    as well, so that any one broker may die and be replaced; durable: when it is on this broker's disk, which forgets it
+    when all who want it have it, so that all brokers may die at once."""
+
+    recovers_after_s: float = 5.0
+    """What is on the disk goes on so long after a start, when clients have come back and said what they want."""
 
     replica: str = ""
     """The protocol by which this broker replaces an earlier life of its name, if it does; then `neighbours` are all
@@ -89,14 +93,14 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"broker {self.name}: a replica needs a configuration of replication and one of its protocols"
             )
-        if self.assists and (not self.replica or self.acknowledges == "safe"):
-            raise ValueError(f"broker {self.name}: an assistant needs a protocol, and cannot keep what is safe")
-        if self.acknowledges == "safe" and (
+        if self.assists and (not self.replica or self.acknowledges != "received"):
+            raise ValueError(f"broker {self.name}: an assistant needs a protocol, and keeps nothing")
+        if self.acknowledges != "received" and (
             self.slow_policy != "block" or (self.replication is not None and self.replication.protocol != "synchronous")
         ):
             raise ValueError(
-                f"broker {self.name}: to acknowledge what is safe, slow clients must hold publishers back (slow_policy "
-                "block) and failed brokers be replaced synchronously"
+                f"broker {self.name}: to acknowledge what is {self.acknowledges}, slow clients must hold publishers "
+                "back (slow_policy block) and failed brokers be replaced synchronously"
             )
         limits = (self.client_queue_max_count, self.broker_queue_high_count, self.filters_per_client_max_count)
         if min(*limits, self.clients_max_count) < 1:

@@ -18,6 +18,7 @@ from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.durable import DurableDelivery
 from trimtab.broker.gatekeeper import Gatekeeper
 from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.interests import Interests
@@ -48,8 +49,10 @@ from trimtab.protocol.events import (
     LinkRemoved,
     MoveTo,
     Received,
+    Recovered,
     RoundTripsMeasured,
     Step,
+    Stored,
     Wake,
 )
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload, Role
@@ -127,8 +130,10 @@ class Broker:
         """What is done with a publication whose turn has come; a replica does more for a while."""
         self.choose_hops: Callable[[str, list[str]], list[str]] | None = None
         """Which of all who want a publication it goes to, where some get it otherwise."""
-        self.safe = SafeDelivery(self) if config.acknowledges == "safe" else None
-        """What is handed on and kept until it is safe, if that is promised."""
+        self.safe: SafeDelivery | None = None
+        """What is handed on and kept until it is safe or durable, if that is promised."""
+        if config.acknowledges != "received":
+            self.safe = SafeDelivery(self) if config.acknowledges == "safe" else DurableDelivery(self)
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
         self._agents = Agents(self, agents) if agents else None
@@ -165,6 +170,14 @@ class Broker:
                 return []
             case Wake():
                 return self._wake(now_s)
+            case Stored(number=number):
+                if self.safe is not None:
+                    self.safe.stored(number)
+                return []
+            case Recovered(publications=publications):
+                if self.safe is not None:
+                    self.safe.recovered(publications, now_s)
+                return []
             case MoveTo() | RoundTripsMeasured():
                 return []  # for clients
             case _:
@@ -309,6 +322,8 @@ class Broker:
             first_s = _earlier_s(first_s, self._agents.wake_at_s())
         if self.replacement is not None:
             first_s = _earlier_s(first_s, self.replacement.wake_at_s())
+        if self.safe is not None:
+            first_s = _earlier_s(first_s, self.safe.wake_at_s())
         if self.gatekeeper is not None:
             first_s = _earlier_s(first_s, self.gatekeeper.wake_at_s())
         return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
@@ -718,6 +733,8 @@ class Broker:
         if self._agents is not None:
             self._agents.wake(now_s)
         effects = [] if self.replacement is None else self.replacement.wake(now_s)
+        if self.safe is not None:
+            effects += self.safe.wake(now_s)
         while (peer := self._watch.take_due(now_s)) is not None:
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
                 self.remove_peer(peer.name, now_s)

@@ -6,6 +6,7 @@ in turn. If a neighbour dies, what it had not handed on goes to its replica; sub
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trimtab.broker.peers import Peer
@@ -26,6 +27,20 @@ class SafeDelivery:
         self._handed_on = HandedOn()
         broker.on_publication = self._publication
 
+    def stored(self, number: int) -> None:
+        """Nothing is on any disk."""
+
+    def recovered(self, publications: Sequence[Publish], now_s: float) -> None:
+        """Nothing was on any disk."""
+
+    def wake_at_s(self) -> float | None:
+        """Nothing is ever due."""
+        return None
+
+    def wake(self, now_s: float) -> list[Effect]:
+        """Nothing is ever due."""
+        return []
+
     def new_link(self) -> SafeLink:
         """A link to a peer."""
         return SafeLink(self._broker.config.link, self._handed_on.note, self._settle_all)
@@ -37,12 +52,16 @@ class SafeDelivery:
         effects = broker.route(source, message, now_s)
         peer = broker.peers.get(source)
         if peer is None or not isinstance(peer.link, SafeLink):
+            self._handed_on_without_link(source, message)
             return effects
         if broker.counters.publications_in_count > before_count:
             peer.accepted_owed = False  # said when it is safe
             self._handed_on.end(source, peer.link.stepped_count, message.sequence)
         self.settle(source)
         return effects
+
+    def _handed_on_without_link(self, source: str, message: Publish) -> None:
+        """A publication came from somebody who is gone: nobody waits for an answer."""
 
     def settle(self, source: str) -> None:
         """Tell a source what has been handed on to all."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from trimtab.language import Publication
-from trimtab.protocol.messages import WireValue
+from trimtab.protocol.messages import Publish, WireValue
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -158,6 +158,22 @@ class Assist(msgspec.Struct, frozen=True):
     """The names and addresses of all brokers that it is linked to, the one that asks included."""
 
 
+class Append(msgspec.Struct, frozen=True):
+    """Put a publication of a client onto the disk; the event `Stored` tells when it is there."""
+
+    number: int
+    """Numbers grow; what is stored is told by the last of them."""
+    publication: Publish
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """A publisher's publications up to a sequence number have reached all who want them: the disk may forget them."""
+
+    publisher: str
+    session: str
+    sequence: int
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something for the records, if any are kept."""
 
@@ -179,5 +195,7 @@ Effect: TypeAlias = (
     | Record
     | Replace
     | Assist
+    | Append
+    | Forget
     | BackEndRequest
 )

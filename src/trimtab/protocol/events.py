@@ -8,6 +8,7 @@ import msgspec
 
 from trimtab.protocol.channels import ChannelResult
 from trimtab.protocol.frames import Ack, Hello, Payload
+from trimtab.protocol.messages import Publish
 
 
 class Connected(msgspec.Struct, frozen=True):
@@ -38,6 +39,18 @@ class Step(msgspec.Struct, frozen=True):
 
 class Wake(msgspec.Struct, frozen=True):
     """The time that `wake_at_s` told has come."""
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """All publications that were to be appended, up to this number, are on the disk (brokers only)."""
+
+    number: int
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What the disk of an earlier life holds, in its order; told before anything else (brokers only)."""
+
+    publications: tuple[Publish, ...]
 
 
 class LinkRemoved(msgspec.Struct, frozen=True):
@@ -98,5 +111,15 @@ BackEndEvent: TypeAlias = BackEndReached | StreamOpened | StreamRefused | Result
 """What the back end has to say to a broker."""
 
 Event: TypeAlias = (
-    Connected | Disconnected | Received | Step | Wake | LinkRemoved | MoveTo | RoundTripsMeasured | BackEndEvent
+    Connected
+    | Disconnected
+    | Received
+    | Step
+    | Wake
+    | Stored
+    | Recovered
+    | LinkRemoved
+    | MoveTo
+    | RoundTripsMeasured
+    | BackEndEvent
 )

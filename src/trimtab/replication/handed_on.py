@@ -23,7 +23,7 @@ class HandedOnOne:
 
     def has_arrived(self) -> bool:
         """Whether all who are still there have it."""
-        self.outs = [(link, place) for link, place in self.outs if link.arrived_count < place and not link.is_gone]
+        self.outs = [(link, place) for link, place in self.outs if link.reached_count < place and not link.is_gone]
         return not self.outs
 
 

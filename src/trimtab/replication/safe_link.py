@@ -47,10 +47,18 @@ class SafeLink(Link):
     ([], [])
     """
 
-    __slots__ = ("_kept", "_numbers", "_on_arrival", "arrived_count", "is_gone", "stepped_count")
+    __slots__ = ("_is_end_to_end", "_kept", "_numbers", "_on_arrival", "arrived_count", "is_gone", "stepped_count")
 
-    def __init__(self, config: LinkConfig, note: Callable[[SafeLink], None], on_arrival: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: LinkConfig,
+        note: Callable[[SafeLink], None],
+        on_arrival: Callable[[], None],
+        *,
+        is_end_to_end: bool = False,
+    ) -> None:
         super().__init__(config)
+        self._is_end_to_end = is_end_to_end
         self.data = NotedQueue(lambda: note(self))
         self._kept: deque[Sendable] = deque()
         self._numbers: deque[int] = deque()
@@ -67,6 +75,11 @@ class SafeLink(Link):
     def position(self) -> int:
         """The place of the last data message, sent or not, among all of this link."""
         return self._data_sent_count + len(self.data)
+
+    @property
+    def reached_count(self) -> int:
+        """Data messages that are where they need to be for those before this broker: there, or at their ends."""
+        return self._peer_done_count if self._is_end_to_end else self.arrived_count
 
     @property
     def done_count(self) -> int:
@@ -89,7 +102,10 @@ class SafeLink(Link):
 
     def receive(self, frame: Payload | Ack, now_s: float) -> list[AnyMessage]:
         """Take in a frame; what the peer has handed on is forgotten."""
+        done_count = self._peer_done_count
         messages = super().receive(frame, now_s)
+        if self._is_end_to_end and self._peer_done_count > done_count:
+            self._on_arrival()
         while len(self._kept) > self._data_sent_count - self._peer_done_count:
             self._kept.popleft()
         return messages
@@ -113,5 +129,5 @@ class SafeLink(Link):
         while self._numbers and self._numbers[0] < self._oldest_number:
             self._numbers.popleft()
             self.arrived_count += 1
-        if self.arrived_count > before_count:
+        if self.arrived_count > before_count and not self._is_end_to_end:
             self._on_arrival()

@@ -11,8 +11,19 @@ from trimtab.broker.core import Broker
 from trimtab.broker.peers import Peer
 from trimtab.load.agents import Agent, ClientStayed
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.effects import Assist, Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
-from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Step, Wake
+from trimtab.protocol.effects import (
+    Append,
+    Assist,
+    Close,
+    CloseStream,
+    Effect,
+    FetchResults,
+    Forget,
+    OpenStream,
+    Record,
+    Replace,
+)
+from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Recovered, Step, Stored, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.messages import AnyMessage, Publish, Redirect
 from trimtab.simulation.back_end import BackEnd
@@ -27,6 +38,7 @@ from trimtab.simulation.capacity import (
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
+from trimtab.simulation.disk import Disk
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.uplinks import ByDeadline, FirstInFirstOut, Uplink
 
@@ -127,6 +139,8 @@ class BrokerHost:
         """Where channels come from, if anywhere."""
         self.provide: Callable[[Replace | Assist], None] | None = None
         """Who starts replicas and assistants, if anybody does."""
+        self.disk: Disk | None = None
+        """What it stores stays when it dies, if it stores anything."""
         self.is_dead = False
         self._clock = clock
         self._transport = transport
@@ -192,6 +206,18 @@ class BrokerHost:
                 self._meters.arrived(at_s, count)
                 self._arrived_s.extend([at_s] * count)
         return True
+
+    def mount(self, disk: Disk) -> None:
+        """Find what an earlier life has stored."""
+        self.disk = disk
+        stored = disk.mount(self._stored)
+        self._carry_out(self.broker.handle(Recovered(stored), self._clock.now_s))
+        self._plan_wake()
+
+    def _stored(self, number: int) -> None:
+        if not self.waits(self._stored, number):
+            self._carry_out(self.broker.handle(Stored(number), self._clock.now_s))
+            self.pump()
 
     # ---- pauses ----
 
@@ -389,6 +415,11 @@ class BrokerHost:
             elif isinstance(effect, Replace | Assist):
                 if self.provide is not None:
                     self.provide(effect)
+            elif isinstance(effect, Append | Forget) and self.disk is not None:
+                if isinstance(effect, Append):
+                    self.disk.append(effect)
+                else:
+                    self.disk.forget(effect)
             elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self.back_end is not None:
                 self.back_end.ask(self, effect)
 

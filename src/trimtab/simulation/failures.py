@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.link import Link
@@ -172,10 +173,21 @@ class Failures:
             neighbours=tuple(name for name, _ in request.neighbours),
             replica=request.protocol,
         )
+        self._begin_again(before, config)
+
+    def restart(self, name: str) -> None:
+        """Begin another life of a broker that is dead, on its machine, with nothing but its configuration and disk."""
+        before = self._world.brokers[name]
+        if before.is_dead:
+            config = before.broker.config
+            self._begin_again(before, msgspec.structs.replace(config, session=f"{config.session}+", replica=""))
+
+    def _begin_again(self, before: BrokerHost, config: BrokerConfig) -> None:
+        world = self._world
         after = world.start_broker(config, before.capacity, ())
         for peer, connection in before.connections.items():
             client = world.clients.get(peer)
-            if client is not None and client.connections.get(request.broker) is not connection:
+            if client is not None and client.connections.get(config.name) is not connection:
                 continue  # it has left, or moved on
             connection.hand_to(after)
             after.connections[peer] = connection

@@ -32,6 +32,7 @@ from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.client_host import ClientHost, Surroundings
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Transport
+from trimtab.simulation.disk import Disk
 from trimtab.simulation.failures import Failures
 from trimtab.simulation.faults import Congest, Crash, Cut, Fault, FrameFault, Hang, Partition, Pause
 from trimtab.simulation.recording import WorldRecords
@@ -86,6 +87,8 @@ class World:
         """Where channels come from, if anywhere."""
         self.keeps_order = True
         """Whether clients that are started drop what comes after later publications of the same publisher."""
+        self.disks: dict[str, Disk] = {}
+        """What brokers have stored, by their names."""
         self.failures = Failures(self)
         """Brokers that die, and replicas for them."""
 
@@ -194,6 +197,8 @@ class World:
         host.broker.sizes_bytes = self.sizes_bytes
         host.records = self.records
         host.provide = self.failures.provide
+        if config.acknowledges == "durable":
+            host.mount(self.disks.setdefault(config.name, Disk(self.clock)))
         if config.has_back_end and self.back_end is not None:
             host.back_end = self.back_end
             self.back_end.join(host)
