@@ -139,7 +139,7 @@ def test_a_neighbour_that_dies_during_replication_ends_in_one_network() -> None:
     assert world.failures.replaced_count == 2
 
 
-@pytest.mark.parametrize("seed", [465, 755, 827, 973, 1068, 1219, 1443, 1609])
+@pytest.mark.parametrize("seed", [465, 755, 827, 973, 1068, 1219, 1443, 1609, 1801])
 def test_networks_in_which_a_death_meets_other_trouble(seed: int) -> None:
     """Lossy connections of clients that return, subscriptions that end meanwhile, long queues for a replica."""
     assert fuzz(first_seed=seed, runs_count=1, draw=draw_plan_with_deaths).failures == []

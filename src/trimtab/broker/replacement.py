@@ -247,6 +247,13 @@ class Replacement:
         is_returning = peer.role == "client" and duties is not None and not duties.is_over
         return is_returning and entry.hop in self._broker.tables.neighbours
 
+    def is_unclaimed(self, entry: Entry) -> bool:
+        """Whether an advertisement or subscription is known from an earlier life of a neighbour, and not yet again."""
+        replaced = self._replaced.get(entry.hop)
+        return replaced is not None and (
+            entry.id in replaced.unclaimed_advertisements or entry.id in replaced.unclaimed_subscriptions
+        )
+
     def holds_back(self, entry: Entry) -> bool:
         """Whether an advertisement is not to be confirmed yet: clients may be absent that want what it announces."""
         return self.duties is not None and self.duties.holds_back(entry)
