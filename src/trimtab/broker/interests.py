@@ -203,8 +203,8 @@ class Interests:
     def _confirm(self, entry: Entry, now_s: float) -> None:
         """Tell the sender that it is in force; a neighbour that owes us its own part is not made to wait for itself.
 
-        An assistant says what it knows itself; behind it those are asked whom the broker that it assists asks. A replica
-        is not told before it has told it again: routes for it are told in between.
+        An assistant says what it knows itself; behind it those are asked whom the broker that it assists asks. To a
+        replica it is said after it has told it again: routes for it are told in between.
         """
         if self._broker.replacement is not None and self._broker.replacement.is_unclaimed(entry):
             return
