@@ -69,3 +69,74 @@ def test_policies_are_compared_with_a_table_and_curves(tmp_path: Path) -> None:
     assert even["means"]["moves"] > 0
     assert (none["means"]["lost"], even["means"]["lost"]) == (0, 0)
     assert Path(told["picture"]).stat().st_size > 10_000
+
+
+CLAIMS = """
+paper = "Mine <and> others"
+
+[[claim]]
+where = "here"
+says = "more brokers with subscribers cost more messages, in relation to one"
+scenario = "relocation-clustered"
+metric = "message_rate_mean_per_s"
+of = {spread = "4"}
+relation_to = {spread = "1"}
+theirs = 2.0
+holds = "> 1"
+
+[[claim]]
+where = "here"
+says = "nothing is ever delivered"
+scenario = "figure-2-2"
+metric = "deliveries_count"
+of = {}
+holds = "<= 0"
+
+[[claim]]
+where = "elsewhere"
+says = "nobody ran this"
+scenario = "padres-local"
+metric = "balance.moves"
+of = {policy = "none"}
+holds = "<= 0"
+
+[[figure]]
+title = "Messages"
+scenario = "relocation-clustered"
+x = "spread"
+metric = "message_rate_mean_per_s"
+"""
+
+
+def test_a_report_says_of_each_claim_whether_it_holds(tmp_path: Path) -> None:
+    study, claims, out = tmp_path / "mine.toml", tmp_path / "claims.toml", tmp_path / "results"
+    study.write_text(
+        '[[runs]]\nscenario = "figure-2-2"\n[[runs]]\nscenario = "relocation-clustered"\n'
+        "set = {policy = 'none', brokers_count = 7, publishers_count = 2, subscribers_count = 8, duration_s = 120, "
+        "join_s = 10, measure_s = 60}\nvary = {spread = [1, 4]}\n",
+        encoding="utf-8",
+    )
+    claims.write_text(CLAIMS, encoding="utf-8")
+    ran = lab("run", str(study), "--seeds", "2", "--out", str(out))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    reported = lab("report", str(out), "--claims", str(claims), "--json")
+    assert reported.returncode == 0, reported.stderr
+    told = json.loads(reported.stdout)
+    assert (told["runs_count"], told["violations_count"], told["claims_count"]) == (6, 0, 3)
+    assert (told["hold_count"], told["fail_count"], told["unknown_count"]) == (1, 1, 1)
+    page = Path(told["page"]).read_text(encoding="utf-8")
+    assert "Mine &lt;and&gt; others" in page
+    assert "data:image/png;base64," in page
+    assert page.count("<td class=yes>holds") == 1
+    assert "2 seeds" in page
+
+
+def test_a_report_of_nothing_and_wrong_claims_are_refused(tmp_path: Path) -> None:
+    nothing = lab("report", str(tmp_path))
+    assert nothing.returncode == 2
+    assert "no runs are here" in nothing.stderr
+    wrong = tmp_path / "claims.toml"
+    wrong.write_text(CLAIMS.replace('"> 1"', '"about 1"'), encoding="utf-8")
+    refused = lab("report", str(tmp_path), "--claims", str(wrong))
+    assert refused.returncode == 2
+    assert "holds: expected something like '<= 0.5', not 'about 1'" in refused.stderr

@@ -89,6 +89,76 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
         raise typer.Exit(1)
 
 
+@app.command("report")
+def lab_report(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where `trimtab lab run --out` has put results.")],
+    claims: Annotated[
+        list[str] | None, typer.Option(metavar="FILE", help="Claims of your own, in place of those of the papers.")
+    ] = None,
+    spark: Annotated[str, typer.Option(metavar="MASTER", help="spark://HOST:PORT of a cluster.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Compute all tables and figures of results with Spark SQL, and write one page: theirs, ours, and what holds.
+
+    \b
+    Example:
+      trimtab lab report results
+    """
+    import msgspec
+
+    from trimtab.activedata.errors import ActiveDataError
+    from trimtab.lab.claims_files import parse_claims, shipped_claims
+    from trimtab.lab.report import write_report
+    from trimtab.protocol.records import RecordsError
+    from trimtab.simulation.scenario import ScenarioError
+
+    try:
+        wanted = [parse_claims(_text_of(name), name) for name in claims or []] or shipped_claims()
+        summary = write_report(Path(folder), wanted, spark)
+    except (ScenarioError, RecordsError, ActiveDataError) as error:
+        refuse(str(error))
+    if as_json:
+        typer.echo(json.dumps(msgspec.to_builtins(summary), indent=2))
+        return
+    typer.echo(
+        f"{summary.runs_count:,} runs; of {summary.claims_count:,} claims {summary.hold_count:,} hold, "
+        f"{summary.fail_count:,} do not, {summary.unknown_count:,} were not run: {summary.page}"
+    )
+
+
+def _text_of(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        refuse(f"{name}: {error}")
+
+
+@app.command("all")
+def lab_all(
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where results are, and are looked for.")] = "lab-results",
+    spark: Annotated[str, typer.Option(metavar="MASTER", help="spark://HOST:PORT of a cluster.")] = "local[*]",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Seeds of each run.")] = 3,
+) -> None:
+    """Run everything of all papers, which takes hours on two cores, and report; what is there is not run again.
+
+    \b
+    Example:
+      trimtab lab all --out results
+    """
+    from trimtab.lab.lab_studies import shipped_lab_studies
+
+    exit_code = 0
+    try:
+        lab_run(list(shipped_lab_studies()), out, spark, seeds)
+    except typer.Exit as ended:
+        exit_code = ended.exit_code
+        if exit_code != 1:
+            raise
+    lab_report(out, None, spark)
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
 @app.command("compare")
 def lab_compare(  # noqa: PLR0917 (each one is an option)
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario of `trimtab sim list`, or a file.")],
