@@ -107,3 +107,10 @@ def test_without_matplotlib_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("figures", str(tmp_path))
     assert (result.exit_code, "pip install 'trimtab[lab]'" in result.stderr) == (2, True)
+
+
+def test_uplinks_and_the_worst_queue_of_a_run_with_topics_are_drawn(tmp_path: Path) -> None:
+    few = ("duration_s=36", "crisis.coarseness=20", "crisis.checked_moves_max_count=0")
+    settings = [part for each in few for part in ("--set", each)]
+    assert run("sim", "run", "ews-burst", *settings, "--out", str(tmp_path), "--json").exit_code == 0
+    assert names(run("figures", str(tmp_path), "--json")) == ["delay-uplinks", "delay-worst-queue"]

@@ -20,6 +20,8 @@ def figures(
 ) -> None:
     """Draw the figures of the 2006 thesis from the records of a run, or the curves of a study or grid, as PNG files.
 
+    Of a run with topics and latency requirements (ews-burst) uplinks and the worst queue are drawn.
+
     \b
     Example:
       trimtab sim run padres-local --out results --deliveries-one-in 20
@@ -27,6 +29,7 @@ def figures(
     """
     from trimtab.lab.coordination_figures import draw_grid
     from trimtab.lab.coordination_runs import read_grid_summary
+    from trimtab.lab.crisis_figures import draw_crisis, read_crisis
     from trimtab.lab.figures import draw_run
     from trimtab.lab.relocation_figures import draw_relocation
     from trimtab.lab.relocation_runs import read_relocation_grid
@@ -42,7 +45,10 @@ def figures(
         relocation = read_relocation_grid(source)
         grid = read_grid_summary(source) if relocation is None else None
         study = read_study_summary(source) if relocation is None and grid is None else None
-        if relocation is not None:
+        crisis = read_crisis(source)
+        if crisis is not None:
+            written = draw_crisis(crisis, target)
+        elif relocation is not None:
             written = draw_relocation(relocation, target)
         elif grid is not None:
             written = draw_grid(grid, target)

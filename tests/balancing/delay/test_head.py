@@ -15,6 +15,7 @@ from trimtab.balancing.delay.messages import (
     Done,
     EdgeLoad,
     Go,
+    HeadLoad,
     Moved,
     Ping,
     Plan,
@@ -24,7 +25,7 @@ from trimtab.balancing.delay.messages import (
     from_values,
     to_values,
 )
-from trimtab.balancing.delay.metrics import EdgeMetrics, State
+from trimtab.balancing.delay.metrics import EdgeMetrics, HeadMetrics, State
 from trimtab.balancing.delay.selection import Selected
 from trimtab.language import Filter
 from trimtab.load.agents import (
@@ -164,3 +165,43 @@ def test_subscribers_that_come_together_are_sent_on_together_after_a_sample() ->
     assert [(each.client, each.to_broker) for each in moves] == [("S1", "b2"), ("S2", "b2")]
     assert not any(isinstance(each, AskRoundTrips) for each in moves)
     assert not head.part.observes
+
+
+def test_brokers_of_other_clusters_are_offered_to_an_edge_that_has_no_candidate_of_its_own() -> None:
+    head = Head()
+    busy = load(0.3, is_busy=True)
+    there = HeadLoad(
+        metrics=HeadMetrics(0.1, 0.1), state=State.LOW, capacity=Capacity(1e6, 1e9, None), edges={"b8": load(0.2)}
+    )
+    asked = Request(phase="b1/1", candidates=())
+    nobody = Refusal(phase="b1/1", reason="no other cluster has a broker in a low load state")
+    assert head.hears("b1", asked, 2.0) == [("b1", nobody)]
+    head.hears("Bh2", there, 2.1)
+    assert head.hears("b1", asked, 2.2) == [("b1", Candidates(phase="b1/1", loads={"b8": load(0.2)}))]
+    selected = (Selected(("S1",), "b8"),)
+    assert head.hears("b1", Plan(phase="b1/1", selected=selected), 2.5) == [
+        ("b8", Begin(phase="b1/1")),
+        ("b1", Go(phase="b1/1", selected=selected)),
+    ]
+    told = [each for each in head.part.handle(Woken(), 3.0) if isinstance(each, Tell) and each.values["to"] == HEADS]
+    received = from_values(told[0].values)
+    assert received is not None
+    assert isinstance(received.content, HeadLoad)
+    assert list(received.content.edges) == ["b0", "b1", "b2"]
+    head.hears("b0", busy, 3.5)
+    told = [each for each in head.part.handle(Woken(), 4.5) if isinstance(each, Tell) and each.values["to"] == HEADS]
+    received = from_values(told[0].values)
+    assert received is not None
+    assert isinstance(received.content, HeadLoad)
+    assert "b0" not in received.content.edges
+
+
+def test_an_edge_learns_whether_there_are_other_clusters() -> None:
+    head = Head()
+    ((_, alone),) = head.hears("b1", Ping(number=1), 2.0)
+    assert isinstance(alone, Pong)
+    assert not alone.has_other_clusters
+    head.hears("Bh2", HeadLoad(metrics=HeadMetrics(0, 0), state=State.LOW, capacity=Capacity(1e6, 1e9, None)), 2.1)
+    ((_, together),) = head.hears("b1", Ping(number=2), 2.2)
+    assert isinstance(together, Pong)
+    assert together.has_other_clusters

@@ -45,7 +45,9 @@ LOAD = EdgeLoad(
 SELECTED = (Selected(("S1", "S2"), "b0"),)
 CONTENTS: list[Content] = [
     LOAD,
-    HeadLoad(metrics=HeadMetrics(0.4, 0.97), state=State.OVERLOAD, capacity=Capacity(1e6, 1e9, None)),
+    HeadLoad(
+        metrics=HeadMetrics(0.4, 0.97), state=State.OVERLOAD, capacity=Capacity(1e6, 1e9, None), edges={"b1": LOAD}
+    ),
     Ping(number=3),
     Pong(number=3, publisher_head_s=0.2, head_s=0.01, local_publishers=("P1",)),
     Request(phase="b1/1", candidates=("b0", "b2")),

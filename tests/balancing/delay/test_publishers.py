@@ -78,15 +78,15 @@ def offloading(head_load: HeadLoad) -> tuple[PublisherOffload, list[RelocatePubl
     offload = PublisherOffload(Host("H1"), CONFIG, 0.0)
     offload.heard("H2", head_load, 0.4)
     overloaded = HeadMetrics(0.3, 0.99)
-    found = moves(offload.woken(overloaded, 0.5))
+    found = moves(offload.woken(overloaded, {}, 0.5))
     assert not looks(offload), "one reading may be chance"
-    found += moves(offload.woken(overloaded, 1.0))
+    found += moves(offload.woken(overloaded, {}, 1.0))
     assert looks(offload)
     for _ in range(10):
         offload.matched("p", 10.0, ["H2"], {"e1": None})
         offload.matched("q", 10.0, ["e1"], {"e1": None})
         offload.matched("somebody else", 10.0, ["H2"], {"e1": None})
-    found += moves(offload.woken(overloaded, 1.0 + CONFIG.sample_timeout_s))
+    found += moves(offload.woken(overloaded, {}, 1.0 + CONFIG.sample_timeout_s))
     assert not looks(offload)
     return offload, found
 
@@ -106,9 +106,9 @@ def test_heads_that_are_loaded_themselves_are_given_nothing() -> None:
 def test_after_a_plan_a_head_waits_for_its_effect() -> None:
     offload, _ = offloading(at_h2())
     for step in range(4):
-        offload.woken(HeadMetrics(0.3, 0.99), 2.1 + 0.5 * step)
+        offload.woken(HeadMetrics(0.3, 0.99), {}, 2.1 + 0.5 * step)
     assert not looks(offload)
-    offload.woken(HeadMetrics(0.3, 0.99), 5.0)
+    offload.woken(HeadMetrics(0.3, 0.99), {}, 5.0)
     assert looks(offload)
 
 
@@ -116,5 +116,5 @@ def test_what_was_heard_long_ago_is_not_believed() -> None:
     offload = PublisherOffload(Host("H1"), CONFIG, 0.0)
     offload.heard("H2", at_h2(), 0.0)
     for step in range(20):
-        offload.woken(HeadMetrics(0.3, 0.99), 10.0 + step)
+        offload.woken(HeadMetrics(0.3, 0.99), {}, 10.0 + step)
     assert "no other head" in offload.decision

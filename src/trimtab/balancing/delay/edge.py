@@ -102,6 +102,9 @@ class DelayEdge:
         """What balancing took on average (t_LB); None before the first time."""
         self._message_bytes: float | None = None
         self._local_publishers: frozenset[str] = frozenset()
+        self._has_other_clusters = False
+        self._local_was_not_enough = False
+        """Whether the last plan found no room in this cluster: then other clusters are asked."""
         self._metrics = EdgeMetrics(0.0, 0.0, 0.0)
         self._load = host.load(now_s)
         self._pinged_s = now_s
@@ -292,15 +295,18 @@ class DelayEdge:
         candidates = [name for name, (load, _) in self.known.items() if load.state is State.LOW and not load.is_busy]
         queues = f", {len(overloaded)} queues too long" if overloaded else ""
         reason = f"overloaded in {metric.value}{queues}, uplink {self._metrics.uplink_ratio:.0%}"
-        if not candidates:
+        if self._has_other_clusters and (self._local_was_not_enough or not candidates):
+            candidates = []
+        elif not candidates:
             self._decide(f"{reason}; no broker of the cluster is in a low load state", now_s)
             self._settles_until_s = now_s + config.tell_every_s
             return []
         self._phases_count += 1
         id = f"{self._host.name}/{self._life}/delay{self._phases_count}"
         self.phase = Phase(id, metric, reason, config, now_s)
-        self._notes.began(id, metric, reason, self._metrics, now_s)
-        self._decide(f"{reason}; asks {', '.join(candidates)}", now_s)
+        self._notes.began(id, metric, reason, self._metrics, now_s, kind="local" if candidates else "global")
+        self._local_was_not_enough = False
+        self._decide(f"{reason}; asks {', '.join(candidates) or 'for brokers of other clusters'}", now_s)
         return [self._say(self.cluster, Request(phase=id, candidates=tuple(candidates)))]
 
     def _heard(self, sender: str, content: Content, now_s: float) -> list[Action]:
@@ -313,6 +319,7 @@ class DelayEdge:
                 self.ways.head_edge_s = one_way_s(now_s - self._pinged_s)
                 self.ways.publisher_head_s, self.ways.head_s = content.publisher_head_s, content.head_s
                 self._local_publishers = frozenset(content.local_publishers)
+                self._has_other_clusters = content.has_other_clusters
             case Ask(phase=id):
                 return [self._say(self.cluster, Answer(phase=id, load=self._edge_load()))]
             case Begin(phase=id):
@@ -358,6 +365,7 @@ class DelayEdge:
             self._config,
         )
         if isinstance(plan, NoPlan):
+            self._local_was_not_enough = any(name in self.known for name in phase.loads)
             actions = [self._say(self.cluster, Plan(phase=phase.id, selected=()))]
             return [*actions, *self._give_up(phase, plan.reason, now_s)]
         phase.plan = plan

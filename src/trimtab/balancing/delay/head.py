@@ -214,7 +214,8 @@ class DelayHead:
     def _look_after_itself(self, now_s: float) -> list[Action]:
         """Tell other heads the own load, and give publishers to them if it is too much."""
         before = self._offload.decision
-        actions = self._offload.woken(self.metrics(now_s), now_s)
+        told = {name: load for name, (load, heard_s) in self.edges.items() if now_s - heard_s < self._config.believed_s}
+        actions = self._offload.woken(self.metrics(now_s), told, now_s)
         if self._offload.decision != before:
             self._decision, self._decided_s = self._offload.decision, now_s
         return actions
@@ -330,6 +331,7 @@ class DelayHead:
                     publisher_head_s=one_way_s(farthest_s),
                     head_s=load.matching_delay_s + load.input_queue_delay_s + load.output_queue_delay_s,
                     local_publishers=tuple(self._host.publishers()),
+                    has_other_clusters=self._offload.knows_others,
                 )
                 return [self._say(sender, pong)]
             case Request(phase=id, candidates=candidates):
@@ -358,13 +360,18 @@ class DelayHead:
 
     def _begin_phase(self, id: str, requester: str, candidates: Sequence[str], now_s: float) -> list[Action]:
         known = [name for name in candidates if name in self.edges and name != requester]
-        reason = "" if known else "the head knows none of the candidates"
+        elsewhere = {} if candidates else self._offload.free_edges(now_s)
+        reason = "" if known or elsewhere else "the head knows none of the candidates"
+        if not candidates and not elsewhere:
+            reason = "no other cluster has a broker in a low load state"
         if self.phase is not None:
             reason = f"{self.phase.requester} is being balanced"
         if reason:
             return [self._say(requester, Refusal(phase=id, reason=reason), id)]
         until_s = now_s + self._config.reply_timeout_s / 2
-        self.phase = Phase(id, requester, now_s, until_s, dict.fromkeys(known), {}, {}, {requester: None})
+        self.phase = Phase(id, requester, now_s, until_s, dict.fromkeys(known), elsewhere, {}, {requester: None})
+        if elsewhere:
+            return self._tell_candidates(self.phase)
         return [self._say(name, Ask(phase=id), id) for name in known]
 
     def _tell_candidates(self, phase: Phase) -> list[Action]:

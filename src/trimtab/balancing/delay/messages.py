@@ -49,11 +49,13 @@ class EdgeLoad(_Content, frozen=True, tag="load"):
 
 
 class HeadLoad(_Content, frozen=True, tag="head"):
-    """A cluster-head tells other heads how it is."""
+    """A cluster-head tells other heads how it is, and which of its edge-brokers could take subscribers."""
 
     metrics: HeadMetrics
     state: State
     capacity: Capacity
+    edges: dict[str, EdgeLoad] = {}
+    """Those with little load, without what they receive."""
 
 
 class Ping(_Content, frozen=True, tag="ping"):
@@ -73,10 +75,15 @@ class Pong(_Content, frozen=True, tag="pong"):
     """What a publication spends in the head."""
 
     local_publishers: tuple[str, ...] = ()
+    has_other_clusters: bool = False
+    """Whether the head has heard of other heads."""
 
 
 class Request(_Content, frozen=True, tag="request"):
-    """An overloaded edge asks its head for a load-balancing phase with these brokers (step 1)."""
+    """An overloaded edge asks its head for a load-balancing phase with these brokers (step 1).
+
+    Without candidates it asks for brokers of other clusters.
+    """
 
     phase: str
     candidates: tuple[str, ...]

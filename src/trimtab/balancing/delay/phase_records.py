@@ -14,6 +14,7 @@ class _Note(msgspec.Struct):
     reason: str
     before: EdgeMetrics
     begin_s: float
+    kind: str
     plan: OffloadPlan | None = None
 
 
@@ -24,9 +25,9 @@ class PhaseNotes:
         self._broker = broker
         self._notes: dict[str, _Note] = {}
 
-    def began(self, phase: str, metric: Metric, reason: str, before: EdgeMetrics, now_s: float) -> None:
-        """A phase begins."""
-        self._notes[phase] = _Note(metric, reason, before, now_s)
+    def began(self, phase: str, metric: Metric, reason: str, before: EdgeMetrics, now_s: float, *, kind: str) -> None:
+        """A phase begins, within the cluster ("local") or with others ("global")."""
+        self._notes[phase] = _Note(metric, reason, before, now_s, kind)
 
     def planned(self, plan: OffloadPlan) -> None:
         """The present phase has a plan."""
@@ -56,7 +57,7 @@ class PhaseNotes:
         return msgspec.convert(
             {
                 "session": phase,
-                "kind": "local",
+                "kind": note.kind,
                 "index": indices.get(note.metric, "output"),
                 "begin_s": note.begin_s,
                 "end_s": now_s,

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trimtab.balancing.delay.config import DelayConfig
-from trimtab.balancing.delay.messages import HEADS, HeadLoad, filter_for, to_values
+from trimtab.balancing.delay.messages import HEADS, EdgeLoad, HeadLoad, filter_for, to_values
 from trimtab.balancing.delay.metrics import HeadMetrics, Metric, State, head_overload, head_state
 from trimtab.balancing.delay.priorities import PUBLISHER_ORDER, Reach, reach_of
 from trimtab.load.agents import Action, Host, Listen, RelocatePublisher, Tell, Unlisten
@@ -149,12 +149,28 @@ class PublisherOffload:
         if sender != self._host.name:
             self._heads[sender] = (load, now_s)
 
-    def woken(self, metrics: HeadMetrics, now_s: float) -> list[Action]:
-        """Tell the own load, and see whether it is too much."""
+    def free_edges(self, now_s: float) -> dict[str, EdgeLoad]:
+        """Edge-brokers of other clusters that could take subscribers."""
+        fresh = [load for load, heard_s in self._heads.values() if now_s - heard_s < self._config.believed_s]
+        return {name: edge for load in fresh for name, edge in load.edges.items()}
+
+    @property
+    def knows_others(self) -> bool:
+        """Whether there are other clusters."""
+        return bool(self._heads)
+
+    def woken(self, metrics: HeadMetrics, edges: Mapping[str, EdgeLoad], now_s: float) -> list[Action]:
+        """Tell the own load and what the edge-brokers of this cluster told, and see whether it is too much."""
         config, actions = self._config, list[Action]()
         if now_s >= self._next_tell_s:
             self._next_tell_s = now_s + config.tell_every_s
-            load = HeadLoad(metrics=metrics, state=head_state(metrics, config), capacity=self._host.capacity())
+            free = {
+                name: msgspec.structs.replace(load, filters=())
+                for name, load in edges.items()
+                if load.state is State.LOW and not load.is_busy
+            }
+            state, capacity = head_state(metrics, config), self._host.capacity()
+            load = HeadLoad(metrics=metrics, state=state, capacity=capacity, edges=free)
             actions.append(Tell(to_values(load, self._host.name, HEADS)))
         if self._sampled_from_s is not None:
             if now_s >= self._sampled_from_s + config.sample_timeout_s:
