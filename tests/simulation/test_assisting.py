@@ -12,6 +12,8 @@ from trimtab.replication.config import PROTOCOLS, Assisting, Protocol, Replicati
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Congest
+from trimtab.simulation.fuzz import fuzz
+from trimtab.simulation.fuzz_deaths import draw_plan_with_assistants
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.world import World
 
@@ -165,6 +167,10 @@ def test_an_assistant_of_a_stranger_or_a_second_one_is_sent_away() -> None:
     hello = world.brokers["F~"].broker.greeting("B1")
     assert "already" in replacement.assistance.problem_with(_named(hello, name="other"))
     assert "no neighbour" in replacement.assistance.problem_with(_named(hello, assists="B9"))
+
+
+def test_random_networks_in_which_a_slow_broker_has_an_assistant() -> None:
+    assert fuzz(first_seed=1, runs_count=8, draw=draw_plan_with_assistants).failures == []
 
 
 def _named(hello: Hello, **changes: str) -> Hello:

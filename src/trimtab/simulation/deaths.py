@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trimtab.broker.config import Acknowledges
+from trimtab.protocol.effects import Assist
 from trimtab.replication.config import ReplicationConfig
 from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Crash, Hang
+from trimtab.simulation.faults import Congest, Crash, Hang
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
+
+
+class Helped(msgspec.Struct, frozen=True):
+    """A broker that is slow for a while and gets an assistant."""
+
+    broker: str
+    at_s: float
+    cpu_mhz: float
+    for_s: float
+    assistant_at_s: float
+    neighbours: tuple[str, ...]
 
 
 class Deaths(msgspec.Struct, frozen=True):
@@ -25,6 +37,7 @@ class Deaths(msgspec.Struct, frozen=True):
     acknowledges: Acknowledges
     over_s: float
     """By then all that fail are replaced, and nobody watches any more."""
+    helped: tuple[Helped, ...] = ()
 
     def declare(self, world: World) -> None:
         """Let it happen in a world."""
@@ -32,3 +45,8 @@ class Deaths(msgspec.Struct, frozen=True):
         world.failures.clients_return_s = self.clients_return_s
         for failure in self.failures:
             world.add_fault(failure)
+        for each in self.helped:
+            world.add_fault(Congest(broker=each.broker, at_s=each.at_s, cpu_mhz=each.cpu_mhz, for_s=each.for_s))
+            neighbours = tuple((name, "") for name in each.neighbours)
+            request = Assist(each.broker, "1", self.replication.protocol, True, neighbours)
+            world.at(each.assistant_at_s, world.failures.assist, request)

@@ -9,7 +9,7 @@ import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import Protocol, ReplicationConfig
-from trimtab.simulation.deaths import Deaths
+from trimtab.simulation.deaths import Deaths, Helped
 from trimtab.simulation.faults import Crash, Drop, Duplicate, Hang, Reorder
 from trimtab.simulation.fuzz import CHURN_S, Plan, draw_plan
 
@@ -68,3 +68,29 @@ def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list
             failures.append(Hang(broker=broker, at_s=time_s))
         time_s += rng.uniform(9.0, 11.0)
     return failures
+
+
+def draw_plan_with_assistants(seed: int) -> Plan:
+    """A random run whose clients stay where they are while a broker is slow and gets an assistant; order is kept."""
+    plan = draw_plan_with_deaths(seed, acknowledges="received")
+    assert plan.deaths is not None
+    rng = Random(f"trimtab fuzz assistants {seed}")
+    broker = rng.choice(list(plan.brokers))
+    neighbours = tuple(
+        second if first == broker else first for first, second, _ in plan.links if broker in (first, second)
+    )
+    at_s = rng.uniform(2.0, 8.0)
+    helped = Helped(
+        broker=broker,
+        at_s=at_s,
+        cpu_mhz=rng.choice((0.2, 1.0, 5.0)),
+        for_s=rng.uniform(1.0, 10.0),
+        assistant_at_s=at_s + rng.uniform(0.0, 2.0),
+        neighbours=neighbours,
+    )
+    deaths = plan.deaths
+    replication = msgspec.structs.replace(deaths.replication, protocol=rng.choice(("synchronous", "incremental")))
+    deaths = msgspec.structs.replace(
+        deaths, failures=(), helped=(helped,) if neighbours else (), replication=replication
+    )
+    return msgspec.structs.replace(plan, deaths=deaths)
