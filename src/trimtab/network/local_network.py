@@ -27,7 +27,7 @@ from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.relocation.config import RelocationConfig
 
-READY_WITHIN_S: Final = 20.0
+READY_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 10.0
 LOOK_AGAIN_AFTER_S: Final = 0.03
 
