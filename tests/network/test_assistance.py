@@ -128,7 +128,7 @@ def test_a_broker_is_assisted_by_hand(tmp_path: Path) -> None:
     [
         ("received", SETTINGS, ["B9"], "{file}: no broker is named B9; there are B1, B2\n"),
         ("received", None, ["B2"], "{file} has no section [replication]: nobody watches its brokers"),
-        ("safe", SETTINGS, ["B2"], '{file}: acknowledges = "safe": what is safe cannot take two ways\n'),
+        ("safe", SETTINGS, ["B2"], '{file}: acknowledges = "safe": what is kept for one broker cannot take two ways\n'),
     ],
 )
 def test_what_cannot_be_assisted_is_told(

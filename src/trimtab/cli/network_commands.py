@@ -94,6 +94,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     import logging
 
     from trimtab.network.broker_process import SecondReplicaError, serve
+    from trimtab.network.publication_log import PublicationLogError
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -116,7 +117,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
                 recorder=recorder,
                 replica_options=options,
             )
-    except SecondReplicaError as error:
+    except (SecondReplicaError, PublicationLogError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except OSError as error:

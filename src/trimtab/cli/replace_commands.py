@@ -41,9 +41,9 @@ def replica_order(
     if reorders and not assists:
         refuse("--reorder is for --assist")
     if assists and plan.options.acknowledges != "received":
-        refuse("--assist: what is safe is kept for one broker, and cannot take two ways")
-    if plan.options.acknowledges == "safe" and protocol != "synchronous":
-        refuse(f"--replica {protocol}: what is safe stays so only with the protocol synchronous")
+        refuse(f"--assist: what is {plan.options.acknowledges} is kept for one broker, and cannot take two ways")
+    if plan.options.acknowledges != "received" and protocol != "synchronous":
+        refuse(f"--replica {protocol}: what is {plan.options.acknowledges} stays so only with the protocol synchronous")
     try:
         found = parse_neighbours(neighbours) if neighbours is not None else None
         for _, address in found or ():
@@ -89,6 +89,7 @@ def standby(
     from trimtab.network.address import Address
     from trimtab.network.broker_process import SecondReplicaError, serve
     from trimtab.network.loops import run
+    from trimtab.network.publication_log import PublicationLogError
     from trimtab.network.stand_by import StandBy
 
     plan = _plan_of(network)
@@ -110,7 +111,7 @@ def standby(
             at = order.listen
             options = ["--quiet"] if quiet else []
             serve(plan, order.broker, file=network, order=order, stop_with_pid=stop_with, replica_options=options)
-    except SecondReplicaError as error:
+    except (SecondReplicaError, PublicationLogError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except OSError as error:
@@ -172,7 +173,9 @@ def assist(
 
     plan = _plan_for(broker, network, protocol)
     if plan.options.acknowledges != "received":
-        refuse(f'{network}: acknowledges = "{plan.options.acknowledges}": what is safe cannot take two ways')
+        refuse(
+            f'{network}: acknowledges = "{plan.options.acknowledges}": what is kept for one broker cannot take two ways'
+        )
 
     async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
         request = AssistRequest(broker, protocol or "", reorder)

@@ -37,12 +37,34 @@ from trimtab.network.network_file import NetworkPlan
 from trimtab.network.process_memory import resident_bytes
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.provisioners import provisioner_of
+from trimtab.network.publication_log import PublicationLog, PublicationLogError
 from trimtab.network.replacing import Replacing
 from trimtab.network.replication_settings import ASSISTANT_MARK, ReplicaOrder
 from trimtab.network.requests import Answer, Requests
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
-from trimtab.protocol.effects import Assist, Close, CloseStream, Effect, FetchResults, OpenStream, Record, Replace
-from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Received, Step, Wake
+from trimtab.protocol.effects import (
+    Append,
+    Assist,
+    Close,
+    CloseStream,
+    Effect,
+    FetchResults,
+    Forget,
+    OpenStream,
+    Record,
+    Replace,
+)
+from trimtab.protocol.events import (
+    BackEndEvent,
+    Connected,
+    Disconnected,
+    LinkRemoved,
+    Received,
+    Recovered,
+    Step,
+    Stored,
+    Wake,
+)
 from trimtab.protocol.frames import (
     Ack,
     AssistRequest,
@@ -172,6 +194,10 @@ class BrokerServer:
             options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
             provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
             self._replacing = Replacing(self.broker, plan.replication, provisioner)
+        self._log: PublicationLog | None = None
+        if plan.options.disk:
+            self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
+        self._disk_problem = ""
         self._requests = Requests(self.broker, self._links, self._replacing, self._end_link, self._schedule)
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
@@ -186,6 +212,8 @@ class BrokerServer:
         self._on_links_up = ready
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
+        if self._log is not None:
+            self._carry_out(self.broker.handle(Recovered(self._log.open()), now_s()))
         address = self._listen
         server = await self._loop.create_server(
             lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
@@ -205,6 +233,8 @@ class BrokerServer:
         if self._is_second:
             raise SecondReplicaError(f"{self.broker.name} was replaced already by another process")
         await self._drain()
+        if self._log is not None:
+            self._log.close()
         await self._close_all()
         self._record_load(now_s())
         replacing = [] if self._replacing is None else self._replacing.tasks
@@ -213,6 +243,18 @@ class BrokerServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         log.info("%s has stopped", self.broker.name)
+        if self._disk_problem:
+            raise PublicationLogError(self._disk_problem)
+
+    def _stored(self, number: int) -> None:
+        self._carry_out(self.broker.handle(Stored(number), now_s()))
+        self._schedule()
+
+    def _disk_failed(self, problem: str) -> None:
+        """What is not stored is not acknowledged: a broker that cannot store ends, and another may take its place."""
+        log.error("%s stops: %s", self.broker.name, problem)
+        self._disk_problem = problem
+        self._stop.set()
 
     # ---- connections ----
 
@@ -373,6 +415,9 @@ class BrokerServer:
                     self._refuse(connection, effect.reason)
             elif isinstance(effect, Record):
                 self._record(as_record(effect.record))
+            elif isinstance(effect, Append | Forget):
+                if self._log is not None:
+                    self._log.append(effect) if isinstance(effect, Append) else self._log.forget(effect)
             elif isinstance(effect, Replace | Assist):
                 if self._replacing is not None and not self._is_draining:
                     self._replacing.asked(effect)

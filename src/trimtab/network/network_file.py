@@ -62,6 +62,8 @@ _NETWORK_KEYS: Final = (
     "meter_window_s",
     "back_end",
     "acknowledges",
+    "disk",
+    "recovers_after_s",
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
@@ -155,13 +157,16 @@ class _NetworkReader:
         if options.acknowledges != "received" and options.slow_policy != "block":
             reason = f'acknowledges = "{options.acknowledges}" needs slow_policy = "block"'
             self._refuse(self._line("network", 0, "slow_policy"), f"{reason}: what is acknowledged is not dropped")
+        if (options.acknowledges == "durable") != bool(options.disk):
+            reason = 'acknowledges = "durable" and disk = "FOLDER" go together'
+            self._refuse(self._line("network", 0, "disk" if options.disk else "acknowledges"), reason)
         if settings is None:
             if options.acknowledges == "safe":
                 reason = 'acknowledges = "safe" needs a section [replication]: what is safe goes to a replica'
                 self._refuse(self._line("network", 0, "acknowledges"), reason)
             return None
-        if options.acknowledges == "safe" and settings.protocol != "synchronous":
-            reason = f'protocol: acknowledges = "safe" needs "synchronous", not "{settings.protocol}"'
+        if options.acknowledges != "received" and settings.protocol != "synchronous":
+            reason = f'protocol: acknowledges = "{options.acknowledges}" needs "synchronous", not "{settings.protocol}"'
             self._refuse(self._line("replication", 0, "protocol"), reason)
         if settings.provisioner == "standby" and not self._tables("standby"):
             reason = 'provisioner = "standby" needs at least one [[standby]] with listen'
@@ -276,6 +281,8 @@ class _NetworkReader:
                 if value not in get_args(Uplink):
                     self._refuse(line, f"uplink: expected one of {', '.join(get_args(Uplink))}")
                 values[key] = value
+            elif key == "disk":
+                values[key] = self._text("network", 0, table, key)
             elif key == "enforce_capacities":
                 if not isinstance(value, bool):
                     self._refuse(line, "enforce_capacities: expected true or false")
@@ -291,7 +298,7 @@ class _NetworkReader:
                 except ValueError as error:
                     self._refuse(line, str(error))
                 values[key] = value
-            elif key in ("client_lease_s", "meter_window_s"):
+            elif key in ("client_lease_s", "meter_window_s", "recovers_after_s"):
                 values[key] = self._positive("network", 0, table, key)
             else:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -73,6 +73,10 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """Where channels come from (http://HOST:PORT, see `trimtab active`), if there is an active-data back end."""
     acknowledges: Acknowledges = "received"
     """When publications are acknowledged: see `BrokerConfig`."""
+    disk: str = ""
+    """The folder in which brokers keep what is durable, each in a folder of its own."""
+    recovers_after_s: float = BrokerConfig("B").recovers_after_s
+    """What is on a disk goes on so long after a start: see `BrokerConfig`."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -134,6 +138,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             meters=self._meters_of(self.broker(name)),
             replication=self.replication,
             acknowledges=options.acknowledges,
+            recovers_after_s=options.recovers_after_s,
         )
 
     def _meters_of(self, entry: BrokerEntry) -> MeterConfig:
