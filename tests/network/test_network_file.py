@@ -116,6 +116,11 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         ),
         ("padres = 3\n" + B1, "net.toml:1: expected a section [padres]"),
         (B1 + '[network]\nacknowledges = "sure"\n', "net.toml:5: acknowledges: expected one of received, safe"),
+        (
+            B1 + '[network]\nacknowledges = "durable"\n',
+            'net.toml:5: acknowledges = "durable" and disk = "FOLDER" go tog',
+        ),
+        (B1 + '[network]\ndisk = "/tmp"\n', 'net.toml:5: acknowledges = "durable" and disk = "FOLDER" go together'),
         (B1 + '[network]\nacknowledges = "safe"\n', 'net.toml:5: acknowledges = "safe" needs a section [replication]'),
         (
             B1 + '[network]\nacknowledges = "safe"\nslow_policy = "drop-oldest"\n[replication]\n',

@@ -234,7 +234,8 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
         Literal["standby", "process"], typer.Option(help="Who becomes the replica: one that waits, or a new process.")
     ] = "standby",
     acknowledges: Annotated[
-        Literal["safe", "received"], typer.Option(help="What an acknowledgement means; received may lose.")
+        Literal["safe", "durable", "received"],
+        typer.Option(help="What an acknowledgement means; received may lose."),
     ] = "safe",
     seed: Annotated[int, typer.Option(metavar="S", help="Seed of which brokers are killed and when.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,

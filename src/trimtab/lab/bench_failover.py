@@ -13,6 +13,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -99,6 +100,8 @@ class FailoverFigures(msgspec.Struct, frozen=True):
     refused_count: int
     elapsed_s: float
     publications_per_s: float
+    brokers_cpu_s: float
+    """Of the brokers that answer at the end, since they began."""
     bench: FailoverBench
 
     @property
@@ -190,12 +193,14 @@ class FailoverRun:
                 task.cancel()
             await asyncio.gather(*publishing, return_exceptions=True)
         elapsed_s = now_s() - began_s
+        statuses = await ask_all(self._network.plan)
+        cpu_s = sum(status.cpu_s for status in statuses.values() if status is not None)
         refused_count = sum(len(client.refused) for client in publishers.values())
         for client in (*publishers.values(), *subscribers):
             await client.close()
-        return self._figures(kills, refused_count, elapsed_s)
+        return self._figures(kills, refused_count, elapsed_s, cpu_s)
 
-    def _figures(self, kills: list[KillFigures], refused_count: int, elapsed_s: float) -> FailoverFigures:
+    def _figures(self, kills: list[KillFigures], refused_count: int, elapsed_s: float, cpu_s: float) -> FailoverFigures:
         found = self._subscribers.values()
         missing_count = sum(
             count - subscriber.next_numbers[name] for subscriber in found for name, count in self._published.items()
@@ -209,6 +214,7 @@ class FailoverRun:
             refused_count=refused_count,
             elapsed_s=elapsed_s,
             publications_per_s=self._published_count / elapsed_s,
+            brokers_cpu_s=cpu_s,
             bench=self._bench,
         )
 
@@ -318,10 +324,12 @@ def _line(kill: KillFigures) -> str:
     return f"{kill.broker} noticed after {kill.noticed_s:.2f} s, resumed {kill.resumed_s:.2f} s later"
 
 
-def network_of(bench: FailoverBench) -> Network:
-    """The seven brokers, not started yet."""
+def network_of(bench: FailoverBench, folder: str) -> Network:
+    """The seven brokers, not started yet; what is durable goes to a folder."""
     standbys_count = bench.standbys_count if bench.provisioner == "standby" else 0
-    options = NetworkOptions(acknowledges=bench.acknowledges)
+    options = NetworkOptions(
+        acknowledges=bench.acknowledges, disk=folder if bench.acknowledges == "durable" else "", recovers_after_s=2.0
+    )
     return Network.of(BROKERS, TREE, options, replication=bench.settings(), standbys_count=standbys_count)
 
 
@@ -333,5 +341,5 @@ def run_failover_bench(bench: FailoverBench, report: Report) -> FailoverFigures:
         return await FailoverRun(bench, network, report).run()
 
     report("starting seven brokers")
-    with network_of(bench) as network:
+    with TemporaryDirectory(prefix="trimtab-") as folder, network_of(bench, folder) as network:
         return run(work(network))
