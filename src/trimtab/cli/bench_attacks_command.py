@@ -37,6 +37,9 @@ def bench_attacks(
     """
     import msgspec
 
+    from trimtab.network.client import ClientError
+    from trimtab.network.local_network import NetworkError
+
     try:
         from trimtab.lab.bench_attacks import KINDS, measure_attacks
     except ModuleNotFoundError as error:
@@ -47,9 +50,12 @@ def bench_attacks(
             _print(figures)
 
     kinds = KINDS if kind is None else (kind,)
-    measured = measure_attacks(
-        kinds, phase_s=phase_s, rounds_count=rounds, is_protected=not unprotected, on_figures=on_figures
-    )
+    try:
+        measured = measure_attacks(
+            kinds, phase_s=phase_s, rounds_count=rounds, is_protected=not unprotected, on_figures=on_figures
+        )
+    except (NetworkError, ClientError, TimeoutError) as error:
+        refuse(f"nothing could be measured: {error}")
     if as_json:
         rows = [{**msgspec.to_builtins(figures), "is_contained": figures.is_contained} for figures in measured]
         typer.echo(json.dumps({"attacks": rows}, indent=2))

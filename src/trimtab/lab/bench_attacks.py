@@ -12,6 +12,7 @@ import math
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -67,6 +68,8 @@ class AttackFigures(msgspec.Struct, frozen=True, kw_only=True):
     calm_p99_s: float
     attacked_p99_s: float
     p99_ratio: float
+    calm_p99s_s: list[float]
+    """Of each calm phase, the first before the first attack and the last after the last one."""
     sent_count: int
     told: dict[str, int]
     """What the attacker was told, and how often."""
@@ -77,6 +80,14 @@ class AttackFigures(msgspec.Struct, frozen=True, kw_only=True):
     def is_contained(self) -> bool:
         """Whether the others hardly noticed."""
         return self.p99_ratio <= BEARABLE_FACTOR and not self.missing_count
+
+    @property
+    def noise_ratio(self) -> float:
+        """How busy the machine is otherwise: by how much calm phases differ, or the usual delay exceeds the way.
+
+        Where that is large, nothing can be measured.
+        """
+        return max(max(self.calm_p99s_s) / min(self.calm_p99s_s), self.calm_p50_s / FAR_S)
 
 
 def attacked_plan(*, is_protected: bool) -> NetworkPlan:
@@ -197,15 +208,21 @@ class _Attacker:
 async def _measure(kind: AttackKind, plan: NetworkPlan, phase_s: float, rounds_count: int) -> AttackFigures:
     honest = _Honest(plan)
     sent_count, told = 0, Counter[str]()
+    calm_counts = [0]
+
+    async def be_calm() -> None:
+        await asyncio.sleep(SETTLE_S)
+        honest.phase = "calm"
+        await asyncio.sleep(phase_s)
+        calm_counts.append(len(honest.delays_s["calm"]))
+
     try:
         await honest.join()
         for number in range(rounds_count):
             attacker = _Attacker(kind, plan, number)
             try:
                 await attacker.hear()
-                await asyncio.sleep(SETTLE_S)
-                honest.phase = "calm"
-                await asyncio.sleep(phase_s)
+                await be_calm()
                 honest.phase = "attack"
                 attacker.begin(phase_s)
                 await asyncio.sleep(phase_s)
@@ -216,7 +233,9 @@ async def _measure(kind: AttackKind, plan: NetworkPlan, phase_s: float, rounds_c
             assert isinstance(report, RogueReport)
             sent_count += report.sent_count
             told += report.told
-            await asyncio.sleep(SETTLE_S)
+        await be_calm()
+        honest.phase = ""
+        await asyncio.sleep(SETTLE_S)
         missing_count = honest.missing_count
     finally:
         await honest.leave()
@@ -231,6 +250,7 @@ async def _measure(kind: AttackKind, plan: NetworkPlan, phase_s: float, rounds_c
         calm_p99_s=percentile_s(calm, 99),
         attacked_p99_s=percentile_s(attacked, 99),
         p99_ratio=percentile_s(attacked, 99) / percentile_s(calm, 99),
+        calm_p99s_s=[percentile_s(calm[begin:end], 99) for begin, end in pairwise(calm_counts)],
         sent_count=sent_count,
         told=dict(told),
         missing_count=missing_count,
