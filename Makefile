@@ -8,7 +8,7 @@ KERNEL := $(wildcard src/trimtab/matching/kernel/*.c src/trimtab/matching/kernel
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test format lock clean
+.PHONY: help setup demo test docs format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -19,7 +19,7 @@ demo: setup ## show what Trimtab does
 	@$(BIN)/python -m trimtab tour
 	@echo "  The command is $(BIN)/trimtab here; after '. $(BIN)/activate' it is just trimtab."
 
-test: setup ## run every check: ruff, mypy, import rules, tests and doctests
+test: setup ## run every check: ruff, mypy, import rules, documentation, tests and doctests
 	@echo "== ruff check"
 	@$(BIN)/ruff check .
 	@echo "== ruff format"
@@ -28,8 +28,13 @@ test: setup ## run every check: ruff, mypy, import rules, tests and doctests
 	@$(BIN)/mypy
 	@echo "== import rules"
 	@$(BIN)/lint-imports --no-logo
+	@echo "== documentation"
+	@$(MAKE) --no-print-directory docs
 	@echo "== tests and doctests"
 	@$(BIN)/pytest -q -n $(WORKERS)
+
+docs: setup ## build the documentation as a site, build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: setup ## put the code into its standard form
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -39,9 +44,9 @@ lock: ## refresh requirements.lock (UPGRADE=1 takes the newest versions)
 	@test -x .venv-lock/bin/uv || { \
 	    echo "Installing uv, which resolves the dependencies, into .venv-lock ..."; \
 	    $(PYTHON) -m venv .venv-lock && .venv-lock/bin/python -m pip install -qq --disable-pip-version-check uv; }
-	@echo "Resolving the dependencies of trimtab[active,dev,lab] ..."
+	@echo "Resolving the dependencies of trimtab[active,dev,docs,lab] ..."
 	@.venv-lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-	    --extra active --extra dev --extra lab --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	    --extra active --extra dev --extra docs --extra lab --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 	    $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	@if grep -nE '://|^ *(-i|-f|--(extra-)?index-url|--find-links)|(^|[ @])/' requirements.lock; then \
 	    echo "requirements.lock names an address or a path (above); it must not."; exit 1; fi
