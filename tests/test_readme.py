@@ -53,11 +53,12 @@ def test_the_python_session_runs() -> None:
 
 
 def test_every_page_that_is_linked_exists() -> None:
-    pages = [README, *sorted((README.parent / "docs").glob("*.md")), README.parent / "CONTRIBUTING.md"]
+    """Those under reference/ are made from the code when the site is built, which checks its links itself."""
+    pages = [README, *sorted((README.parent / "docs").glob("**/*.md")), README.parent / "CONTRIBUTING.md"]
     missing = [
         f"{page.name}: {target}"
         for page in pages
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-        if not (page.parent / target).exists()
+        if not (page.parent / target).exists() and "reference/" not in target
     ]
     assert missing == []
