@@ -28,14 +28,9 @@ def test_what_an_old_broker_has_for_a_client_is_waited_for_while_it_is_kept() ->
     assert run_plan(draw_plan(30_115)).violations == []
 
 
-RARE = {"close-streams-at-once": 501}
-"""Bugs that few runs can show (some one in five hundred), with a seed before one that does."""
-
-
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_deliberate_bug_is_found_within_200_runs(bug: Bug) -> None:
-    first_seed = RARE.get(bug.name, 1)
-    assert fuzz_bug(bug, first_seed=first_seed, runs_max_count=200).found_after_runs_count is not None
+    assert fuzz_bug(bug, first_seed=bug.first_seed, runs_max_count=200).found_after_runs_count is not None
 
 
 def test_a_bug_is_gone_after_its_run() -> None:

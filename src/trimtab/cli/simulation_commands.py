@@ -311,7 +311,7 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
     draw = draw_plan if with_ is None else draw_plan_with_deaths
     known_bugs = BUGS if with_ is None else REPLICATION_BUGS
     if bugs:
-        _report_bugs([fuzz_bug(each, seed, runs, draw) for each in known_bugs], as_json)
+        _report_bugs([fuzz_bug(each, max(seed, each.first_seed), runs, draw) for each in known_bugs], as_json)
         return
     try:
         wanted = None if bug is None else bug_named(bug, known_bugs)
