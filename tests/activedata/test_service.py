@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, report
@@ -147,3 +148,29 @@ def test_a_wrong_subscription_is_told_and_keeps_no_other_from_being_made(service
     no, missing, made = answer["subscriptions"]
     assert "there is no channel 'No'" in no["error"] and "'event' is missing" in missing["error"]
     assert set(made) == {"id", "position"}
+
+
+def test_results_of_a_subscription_that_begins_while_news_are_waited_for_are_told(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an earlier subscription may come behind them and end the wait."""
+    (flood,) = declare(service, "flood")
+    active, wait = service.active, service.active.wait
+    made: list[int] = []
+
+    def wait_while_another_begins(subscriptions: list[int], after: int, wait_s: float) -> dict[int, int]:
+        if not made:
+            made.append(active.subscribe("OfType", "B2", event="fire"))
+            columns = {"channel": [1, 1], "subscription": [made[0], flood], "record": [1, 2], "payload": ["{}", "{}"]}
+            active.results_store.commit(pa.table(columns), {})
+        return wait(subscriptions, after, wait_s)
+
+    monkeypatch.setattr(active, "wait", wait_while_another_begins)
+    told: dict[str, int] = {}
+    after = 0
+    for _ in range(2):
+        _, news = ask(service, "GET", f"/brokers/B2/results?after={after}&wait_s=2")
+        told |= news["subscriptions"]
+        after = news["position"]
+    assert told == {str(flood): 2, str(made[0]): 1}
+    assert after == 2

@@ -172,13 +172,16 @@ class Service:
         self.active.catalog.broker_seen(broker.id, time.time())
         after = int(request.number("after", 0))
         end_s = time.monotonic() + min(request.number("wait_s", 0.0), WAIT_MAX_S)
+        results = self.active.results_store
         while True:
-            position = self.active.results_store.last_position
+            position = results.last_position  # before who is asked for: what begins after that is told the next time
             mine = [each.id for each in self.active.catalog.subscriptions(broker_id=broker.id)]
-            found = self.active.wait(mine, after, max(0.0, min(1.0, end_s - time.monotonic())))
-            if found or time.monotonic() >= end_s or self._is_closing.is_set():
-                newest = max([position, after, *found.values()])
-                return {"position": newest, "subscriptions": {str(key): value for key, value in found.items()}}
+            found = results.newest(mine, after)
+            left_s = end_s - time.monotonic()
+            if found or left_s <= 0 or self._is_closing.is_set():
+                said = {str(key): value for key, value in found.items()}
+                return {"position": max(position, after), "subscriptions": said}
+            self.active.wait(mine, after, min(1.0, left_s))
 
     def _results(self, request: _Request) -> object:
         return self._fetched(

@@ -45,6 +45,9 @@ from trimtab.simulation.workloads.emergency import Wanted
 READY_WITHIN_S: Final = 120.0
 STOP_WITHIN_S: Final = 30.0
 SEEN_WITHIN_S: Final = 600.0
+COME_WITHIN_S: Final = 120.0
+"""What has not come so long after the last results were found is missing."""
+
 """All channels have seen a tick's reports by then, and all clients have been told."""
 
 BROKERS_COUNT: Final = 5
@@ -314,7 +317,7 @@ class _Run:
             await self._tick(tick)
             on_tick(tick + 1, self._world.ticks_count)
             await asyncio.sleep(max(0.0, tick_ends_s - time.monotonic()))
-        await self._becomes(lambda: not any(each.waits for each in self._joined.values()))
+        await self._becomes(lambda: not any(each.waits for each in self._joined.values()), COME_WITHIN_S)
         return self._summary(time.monotonic() - began_s)
 
     async def _tick(self, tick: int) -> None:
@@ -339,9 +342,9 @@ class _Run:
         if not await self._becomes(self._all_seen):
             raise EmergencyError(f"tick {tick}: the channels have not seen its reports within {SEEN_WITHIN_S:g} s")
 
-    async def _becomes(self, is_so: Callable[[], bool]) -> bool:
+    async def _becomes(self, is_so: Callable[[], bool], within_s: float = SEEN_WITHIN_S) -> bool:
         """Wait until something is so; whether that happened in time."""
-        ends_s = time.monotonic() + SEEN_WITHIN_S
+        ends_s = time.monotonic() + within_s
         while time.monotonic() < ends_s:
             if await asyncio.to_thread(is_so):
                 return True
