@@ -45,10 +45,10 @@ from trimtab.simulation.workloads.emergency import Wanted
 READY_WITHIN_S: Final = 120.0
 STOP_WITHIN_S: Final = 30.0
 SEEN_WITHIN_S: Final = 600.0
-COME_WITHIN_S: Final = 120.0
-"""What has not come so long after the last results were found is missing."""
+"""All channels have seen a tick's reports by then."""
 
-"""All channels have seen a tick's reports by then, and all clients have been told."""
+COME_WITHIN_S: Final = 120.0
+"""What has not come to its subscriber so long after the last tick is missing."""
 
 BROKERS_COUNT: Final = 5
 REPORTS_AWAITED_COUNT: Final = 3
