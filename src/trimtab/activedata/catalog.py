@@ -348,6 +348,11 @@ class Catalog:
         query = f"SELECT id, channel, arguments, since FROM subscriptions WHERE {' AND '.join(conditions)} ORDER BY id"
         return [_subscription(row) for row in self._rows(query, *values)]
 
+    def subscription_ids(self, broker_id: int) -> list[int]:
+        """The subscriptions of a broker by number alone, which is soon done."""
+        found = self._rows("SELECT subscription FROM subscribers WHERE broker = ? ORDER BY subscription", broker_id)
+        return [int(str(row[0])) for row in found]
+
     def subscription(self, subscription_id: int) -> SubscriptionEntry:
         """One subscription."""
         rows = self._rows("SELECT id, channel, arguments, since FROM subscriptions WHERE id = ?", subscription_id)

@@ -175,7 +175,7 @@ class Service:
         results = self.active.results_store
         while True:
             position = results.last_position  # before who is asked for: what begins after that is told the next time
-            mine = [each.id for each in self.active.catalog.subscriptions(broker_id=broker.id)]
+            mine = self.active.catalog.subscription_ids(broker.id)
             found = results.newest(mine, after)
             left_s = end_s - time.monotonic()
             if found or left_s <= 0 or self._is_closing.is_set():
