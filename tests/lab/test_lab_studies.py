@@ -71,6 +71,9 @@ def test_a_job_gives_its_numbers_and_a_failing_one_its_reason() -> None:
     assert good.error == ""
     assert good.metrics["deliveries_count"] > 0
     assert good.metrics["lost_count"] == 0
+    replaced = run_job(Job("mine", "replication-pending", {"protocol": "basic", "pending_count": "100"}, 1))
+    assert replaced.error == ""
+    assert replaced.metrics["missing_ratio"] > 0, "which synchronous replication would not lose"
     bad = run_job(Job("mine", "stock-small", {"quotes": "nowhere.csv"}, 1))
     assert "nowhere.csv" in bad.error
     assert bad.metrics == {}

@@ -45,22 +45,28 @@ def line(policy: str) -> NetworkPlan:
     return NetworkPlan(tuple(brokers), tuple(links), NetworkOptions(policy=policy), relocation=QUICK)
 
 
+async def published_and_heard(network: Network, publishes_at: str, listens_at: str) -> tuple[Client, Client]:
+    """A publisher and a subscriber, after all publications were heard once and in order."""
+    publisher = await Client.connect(network.address(publishes_at), "publisher")
+    await publisher.advertise(Filter.parse("a > 0"))
+    subscriber = await Client.connect(network.address(listens_at), "subscriber")
+    got: list[int] = []
+    await subscriber.subscribe(Filter.parse("a > 0"), callback=lambda delivery: got.append(delivery.sequence))
+    for number in range(1, PUBLICATIONS_COUNT + 1):
+        await publisher.publish(Publication(a=number))
+        if number % 5 == 0:
+            await asyncio.sleep(0.005)
+    await publisher.drain()
+    while len(got) < PUBLICATIONS_COUNT:
+        await asyncio.sleep(0.01)
+    assert got == list(range(1, PUBLICATIONS_COUNT + 1))
+    return publisher, subscriber
+
+
 @pytest.mark.parametrize("policy", ["pop", "grape-load100", "grape-joint"])
 def test_a_publisher_moves_by_itself_and_is_heard_once_and_in_order(policy: str, tmp_path: Path) -> None:
     async def work(network: Network) -> None:
-        publisher = await Client.connect(network.address("B1"), "publisher")
-        await publisher.advertise(Filter.parse("a > 0"))
-        subscriber = await Client.connect(network.address("B4"), "subscriber")
-        got: list[int] = []
-        await subscriber.subscribe(Filter.parse("a > 0"), callback=lambda delivery: got.append(delivery.sequence))
-        for number in range(1, PUBLICATIONS_COUNT + 1):
-            await publisher.publish(Publication(a=number))
-            if number % 5 == 0:
-                await asyncio.sleep(0.005)
-        await publisher.drain()
-        while len(got) < PUBLICATIONS_COUNT:
-            await asyncio.sleep(0.01)
-        assert got == list(range(1, PUBLICATIONS_COUNT + 1))
+        publisher, subscriber = await published_and_heard(network, "B1", "B4")
         assert publisher.broker == "B4"
         assert publisher.moves_count >= 1
         statuses = await ask_all(network.plan)
@@ -122,19 +128,7 @@ def test_in_clusters_a_publisher_moves_by_itself_to_the_head_whose_edge_broker_h
     plan = NetworkPlan(tuple(brokers), tuple(links), NetworkOptions(policy="padres+grape-load100"), relocation=QUICK)
 
     async def work(network: Network) -> None:
-        publisher = await Client.connect(network.address("H1"), "publisher")
-        await publisher.advertise(Filter.parse("a > 0"))
-        subscriber = await Client.connect(network.address("E21"), "subscriber")
-        got: list[int] = []
-        await subscriber.subscribe(Filter.parse("a > 0"), callback=lambda delivery: got.append(delivery.sequence))
-        for number in range(1, PUBLICATIONS_COUNT + 1):
-            await publisher.publish(Publication(a=number))
-            if number % 5 == 0:
-                await asyncio.sleep(0.005)
-        await publisher.drain()
-        while len(got) < PUBLICATIONS_COUNT:
-            await asyncio.sleep(0.01)
-        assert got == list(range(1, PUBLICATIONS_COUNT + 1))
+        publisher, subscriber = await published_and_heard(network, "H1", "E21")
         assert publisher.broker == "H2"
         await subscriber.close()
         await publisher.close()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import typer
-
-from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.grid_runs import aligned, run_grid_and_tell
 
 if TYPE_CHECKING:
     from trimtab.lab.relocation_runs import RelocationGrid
@@ -28,33 +24,17 @@ def run_relocation_and_tell(  # noqa: PLR0917 (what a run is made of)
     as_json: bool,
 ) -> None:
     """Run a scenario and policy none, print the table; exit code 1 if some run broke a promise."""
-    import msgspec
-
     from trimtab.lab.relocation_runs import run_all
-    from trimtab.lab.summary_files import write_summary
-    from trimtab.protocol.records import RecordsError
     from trimtab.simulation.relocation.scenario import parse_relocation
-    from trimtab.simulation.scenario import ScenarioError
 
-    def on_run(run: RelocationSummary, done_count: int, all_count: int) -> None:
-        what = f"{run.policy}, spread {run.spread}, threshold {run.threshold}, seed {run.seed}"
-        typer.echo(f"{done_count} of {all_count}: {what} ({run.cpu_s:.0f} s of CPU)", err=True)
-
-    show_progress = not as_json or sys.stderr.isatty()
-    try:
+    def run(on_run: Callable[[RelocationSummary, int, int], None] | None) -> RelocationGrid:
         varied, scenarios = parse_relocation(text, name, overrides)
-        wanted_seeds = seeds or [scenarios[0].seed]
-        grid = run_all(name, varied, scenarios, wanted_seeds, processes_count, on_run if show_progress else None)
-        if out is not None:
-            write_summary(grid, Path(out))
-    except (ScenarioError, RecordsError) as error:
-        refuse(str(error))
-    if as_json:
-        typer.echo(json.dumps(msgspec.to_builtins(grid), indent=1))
-    else:
-        typer.echo(printable("\n".join(relocation_lines(grid))))
-    if any(run.violations for run in grid.runs):
-        raise typer.Exit(1)
+        return run_all(name, varied, scenarios, seeds or [scenarios[0].seed], processes_count, on_run)
+
+    def said(run: RelocationSummary) -> str:
+        return f"{run.policy}, spread {run.spread}, threshold {run.threshold}"
+
+    run_grid_and_tell(run, said, relocation_lines, out, as_json=as_json)
 
 
 _COLUMNS = (
@@ -87,10 +67,9 @@ def relocation_lines(grid: RelocationGrid) -> list[str]:
             f"{fmean(run.moves for run in runs):.0f}",
         ]
         rows.append(cells)
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     seeds = ", ".join(dict.fromkeys(str(run.seed) for run in grid.runs))
     lines = [f"{grid.relocation}: means over seeds {seeds}; in brackets, compared with policy none", ""]
-    lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines += aligned(rows)
     waits: dict[int, list[float]] = {}
     for run in grid.runs:
         for hops, wait_s in run.publisher_wait_s.items():

@@ -43,6 +43,8 @@ def _run(job: Job, records: str) -> tuple[msgspec.Struct, int]:
     from trimtab.simulation.coordination.world import CoordinationWorld
     from trimtab.simulation.relocation.run import RelocationRun
     from trimtab.simulation.relocation.scenario import find_relocation_text, parse_relocation
+    from trimtab.simulation.replication.run import ReplicationRun
+    from trimtab.simulation.replication.scenario import find_replication_text, parse_replication
     from trimtab.simulation.run import ScenarioRun
     from trimtab.simulation.scenario import read_scenario
     from trimtab.simulation.study import find_study, scenario_at
@@ -57,7 +59,11 @@ def _run(job: Job, records: str) -> tuple[msgspec.Struct, int]:
     if (text := find_relocation_text(job.scenario)) is not None:
         _, (relocation,) = parse_relocation(text, job.scenario, job.settings)
         of_relocation = RelocationRun(relocation, job.seed, None).run()
-        return of_relocation, of_relocation.lost + of_relocation.duplicated + of_relocation.reordered
+        return of_relocation, len(of_relocation.violations)
+    if (text := find_replication_text(job.scenario)) is not None:
+        _, (replication,) = parse_replication(text, job.scenario, job.settings)
+        of_replication = ReplicationRun(replication, job.seed).run()
+        return of_replication, len(of_replication.violations)
     if (text := find_coordination_text(job.scenario)) is not None:
         return CoordinationWorld(parse_coordination(text, job.scenario, job.settings), job.seed).run(), 0
     with ExitStack() as stack:

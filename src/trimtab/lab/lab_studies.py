@@ -23,6 +23,7 @@ import msgspec
 
 from trimtab.simulation.coordination.scenario import find_coordination_text, parse_coordination
 from trimtab.simulation.relocation.scenario import find_relocation_text, parse_relocation
+from trimtab.simulation.replication.scenario import find_replication_text, parse_replication
 from trimtab.simulation.scenario import ScenarioError, read_scenario
 from trimtab.simulation.shipped import shipped_texts
 from trimtab.simulation.study import find_study, scenario_at
@@ -139,8 +140,13 @@ def _jobs(study: str, scenario: str, settings: dict[str, str], seeds: Sequence[i
         for point in points:
             scenario_at(of_simulator, point, settings)
         return [Job(study, scenario, settings, seed, point) for seed in seeds for point in points]
+    varied: list[str] = []
+    scenarios: Sequence[object] = ()
     if (text := find_relocation_text(scenario)) is not None:
         varied, scenarios = parse_relocation(text, scenario, settings)
+    elif (text := find_replication_text(scenario)) is not None:
+        varied, scenarios = parse_replication(text, scenario, settings)
+    if scenarios:
         single = [{**settings, **{key: _text(getattr(each, key)) for key in varied}} for each in scenarios]
         return [Job(study, scenario, each, seed) for seed in seeds for each in single]
     if (text := find_coordination_text(scenario)) is not None:

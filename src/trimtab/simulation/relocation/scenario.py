@@ -15,17 +15,14 @@ Chosen here: 20 publishers with 40 subscribers and one publication a second each
 
 from __future__ import annotations
 
-import itertools
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from trimtab.broker.policies import check_policy
 from trimtab.relocation.config import RelocationConfig, relocation_of
-from trimtab.simulation.scenario import ScenarioError, replace_value, value_of
+from trimtab.simulation.grids import parse_grid
 from trimtab.simulation.shipped import shipped_texts, text_of_kind
 from trimtab.simulation.workloads.rated import Distribution
 
@@ -185,25 +182,4 @@ def parse_relocation(
     >>> varied, [(each.policy, each.spread) for each in scenarios]
     (['policy'], [('pop', 4), ('none', 4)])
     """
-    data: dict[str, Any] = tomllib.loads(text)
-    data.setdefault("name", Path(source).stem)
-    grid: dict[str, Any] = dict(data.pop("grid", {}))
-    for key, value in (overrides or {}).items():
-        grid.pop(key, None)
-        values = [value_of(each.strip()) for each in value.split(",")]
-        if len(values) > 1:
-            grid[key] = values
-        else:
-            replace_value(data, key, values[0])
-    if not all(isinstance(values, list) and values for values in grid.values()):
-        raise ScenarioError(f"{source}: grid: a list of values is wanted for each key")
-    scenarios: list[RelocationScenario] = []
-    for chosen in itertools.product(*grid.values()):
-        point = msgspec.json.decode(msgspec.json.encode(data))
-        for key, value in zip(grid, chosen, strict=True):
-            replace_value(point, key, value)
-        try:
-            scenarios.append(msgspec.convert(point, RelocationScenario))
-        except (msgspec.ValidationError, ValueError) as error:
-            raise ScenarioError(f"{source}: {str(error).replace(' - at `$.', ' - at `')}") from None
-    return list(grid), scenarios
+    return parse_grid(text, source, RelocationScenario, overrides)

@@ -15,16 +15,13 @@ Chosen here: one publisher, so that the order of all publications means somethin
 
 from __future__ import annotations
 
-import itertools
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from trimtab.replication.config import Assisting, Protocol
-from trimtab.simulation.scenario import ScenarioError, replace_value, value_of
+from trimtab.simulation.grids import parse_grid
 from trimtab.simulation.shipped import shipped_texts, text_of_kind
 
 KIND: Final = "replication"
@@ -128,30 +125,12 @@ def parse_replication(
     >>> varied, [each.protocol for each in scenarios]
     (['protocol'], ['basic', 'synchronous'])
     """
-    data: dict[str, Any] = tomllib.loads(text)
-    data.setdefault("name", Path(source).stem)
-    grid: dict[str, Any] = dict(data.pop("grid", {}))
-    for key, value in (overrides or {}).items():
-        grid.pop(key, None)
-        values = [value_of(each.strip()) for each in value.split(",")]
-        if len(values) > 1:
-            grid[key] = values
-        else:
-            replace_value(data, key, values[0])
-    if not all(isinstance(values, list) and values for values in grid.values()):
-        raise ScenarioError(f"{source}: grid: a list of values is wanted for each key")
+    varied, all_points = parse_grid(text, source, ReplicationScenario, overrides)
     scenarios: list[ReplicationScenario] = []
-    for chosen in itertools.product(*grid.values()):
-        point = msgspec.json.decode(msgspec.json.encode(data))
-        for key, value in zip(grid, chosen, strict=True):
-            replace_value(point, key, value)
-        try:
-            scenario = msgspec.convert(point, ReplicationScenario)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise ScenarioError(f"{source}: {str(error).replace(' - at `$.', ' - at `')}") from None
-        if all(scenario.variant != other.variant or _setting(scenario) != _setting(other) for other in scenarios):
-            scenarios.append(scenario)  # without an assistant all protocols are the same
-    return list(grid), scenarios
+    for each in all_points:
+        if all(each.variant != other.variant or _setting(each) != _setting(other) for other in scenarios):
+            scenarios.append(each)  # without an assistant all protocols are the same
+    return varied, scenarios
 
 
 def _setting(scenario: ReplicationScenario) -> ReplicationScenario:
