@@ -1,4 +1,4 @@
-"""Broker processes with the policy "delay": an edge whose queues grow gives a bundle away, and nothing is lost."""
+"""Broker processes with the policy "delay": an edge whose queues grow gives subscribers away, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from trimtab.network.client import Delivery
 from trimtab.network.local_network import ask_all, free_ports
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.records import MoveRecord
 
 BANDWIDTHS_MBPS = {"Bh": 20.0, "b0": 0.6, "b1": 0.6}
@@ -74,6 +75,10 @@ class Warnings:
         return all(len(numbers) == self.published[int(name[1])] for name, numbers in self.numbers.items())
 
 
+def has_balanced(head: BrokerStatus | None) -> bool:
+    return head is not None and head.agents[0].decision.startswith("b1 was balanced within")
+
+
 async def work(network: Network) -> None:
     warnings = Warnings(network)
     await warnings.join()
@@ -84,10 +89,10 @@ async def work(network: Network) -> None:
     warnings.has_burst = True
     loop = asyncio.get_running_loop()
     ends_s = loop.time() + 40.0
-    while len(warnings.moves) < SUBSCRIBERS_COUNT and loop.time() < ends_s:
-        await asyncio.sleep(0.1)
-    await asyncio.sleep(1.0)
     statuses = await ask_all(network.plan)
+    while not (warnings.moves and has_balanced(statuses["Bh"])) and loop.time() < ends_s:
+        await asyncio.sleep(0.1)
+        statuses = await ask_all(network.plan)
     until.set()
     await asyncio.gather(*publishing)
     ends_s = loop.time() + 40.0
@@ -96,12 +101,12 @@ async def work(network: Network) -> None:
     for client in warnings.clients.values():
         await client.close()
 
-    first = [move for move in warnings.moves if move.cause == warnings.moves[0].cause]  # a slow machine may need more
-    moved = sorted(move.client for move in first if move.outcome == "moved")
-    assert moved in (["S1.0", "S1.1"], ["S2.0", "S2.1"]), "one bundle moves, and all of it"
+    edge, head = statuses["b1"], statuses["Bh"]
+    assert has_balanced(head)
+    first = [move for move in warnings.moves if move.cause == warnings.moves[0].cause]
+    assert any(move.outcome == "moved" for move in first)
     assert {(move.from_broker, move.to_broker) for move in first} == {("b1", "b0")}
     assert first[0].cause.startswith("b1/")
-    edge, head = statuses["b1"], statuses["Bh"]
     assert edge is not None
     assert head is not None
     assert edge.agents[0].decision.startswith("overloaded in ")
@@ -110,6 +115,6 @@ async def work(network: Network) -> None:
         assert numbers == list(range(numbers[0], warnings.published[int(name[1])] + 1)), "all, once, in order"
 
 
-def test_an_edge_with_a_queue_that_grows_gives_one_bundle_to_another() -> None:
+def test_an_edge_with_a_queue_that_grows_gives_subscribers_to_another() -> None:
     with Network(cluster()) as network:
         run(asyncio.wait_for(work(network), 120))
