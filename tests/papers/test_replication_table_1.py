@@ -1,6 +1,6 @@
 """Table 1 of the replication paper: the ticks hold, and the crosses are seen."""
 
-from trimtab.simulation.table_one import run_table
+from trimtab.lab.replication_runs import run_table
 
 
 def test_ticks_hold_and_crosses_are_seen() -> None:

@@ -1,5 +1,7 @@
 """A dead broker is replaced by another life of its name; nobody but its neighbours notices."""
 
+import functools
+
 import pytest
 
 from trimtab.broker.config import BrokerConfig
@@ -143,6 +145,13 @@ def test_a_neighbour_that_dies_during_replication_ends_in_one_network() -> None:
 def test_networks_in_which_a_death_meets_other_trouble(seed: int) -> None:
     """Lossy connections of clients that return, subscriptions that end meanwhile, long queues for a replica."""
     assert fuzz(first_seed=seed, runs_count=1, draw=draw_plan_with_deaths).failures == []
+
+
+@pytest.mark.parametrize("seed", [251, 278])
+def test_what_a_replica_ends_and_tells_again_is_confirmed(seed: int) -> None:
+    """What was known from the broker before, and was not told again in time, is new when it is told after all."""
+    draw = functools.partial(draw_plan_with_deaths, acknowledges="durable")
+    assert fuzz(first_seed=seed, runs_count=1, draw=draw).failures == []
 
 
 def test_random_networks_in_which_order_is_kept_while_routes_are_learnt() -> None:

@@ -86,6 +86,8 @@ class Assistance:
         """Brokers that say that they have an assistant, of which nothing has been heard yet."""
         self._passed_on = PassedOn()
         self._in_order: list[tuple[str, Publish]] = []
+        self.released_max_count = 0
+        """The most publications that were put in order and went on at once."""
         self._route = broker.on_publication
         self._now_s = 0.0
         self._part: Literal["all", "neighbours", "clients"] = "all"
@@ -238,6 +240,7 @@ class Assistance:
         """Route what is in order; the neighbours of a broker that has an assistant have had theirs."""
         broker = self._broker
         in_order, self._in_order = self._in_order, []
+        self.released_max_count = max(self.released_max_count, len(in_order))
         effects: list[Effect] = []
         if is_own or broker.name in self._assistants:
             self._part = "clients"

@@ -89,8 +89,10 @@ class Interests:
 
     def unadvertise(self, peer: Peer, id: str, now_s: float) -> None:
         """A neighbour, client or agent ends an advertisement of its own."""
-        if self._broker.replacement is not None and self._broker.replacement.assistance.defers_end(peer, id):
-            return
+        if self._broker.replacement is not None:
+            if self._broker.replacement.assistance.defers_end(peer, id):
+                return
+            self._broker.replacement.ended(peer, id)
         if self._owns(peer, self._broker.tables.advertisements.get(id), id, now_s):
             peer.advertisements.pop(id, None)
             if peer.announcements is not None:
@@ -101,6 +103,8 @@ class Interests:
 
     def unsubscribe(self, peer: Peer, id: str, now_s: float) -> None:
         """A neighbour, client or agent ends a subscription of its own."""
+        if self._broker.replacement is not None:
+            self._broker.replacement.ended(peer, id)
         if self._owns(peer, self._broker.tables.subscriptions.get(id), id, now_s):
             self.end_subscription(peer, id, now_s)
 

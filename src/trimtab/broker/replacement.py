@@ -254,6 +254,13 @@ class Replacement:
             entry.id in replaced.unclaimed_advertisements or entry.id in replaced.unclaimed_subscriptions
         )
 
+    def ended(self, peer: Peer, id: str) -> None:
+        """A replica has ended what the broker before it had told: if it tells it again, it is new."""
+        replaced = self._replaced.get(peer.name)
+        if replaced is not None:
+            replaced.unclaimed_advertisements.pop(id, None)
+            replaced.unclaimed_subscriptions.pop(id, None)
+
     def holds_back(self, entry: Entry) -> bool:
         """Whether an advertisement is not to be confirmed yet: clients may be absent that want what it announces."""
         return self.duties is not None and self.duties.holds_back(entry)

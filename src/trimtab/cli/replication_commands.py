@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -21,9 +22,12 @@ def replication_table(
     """
     import msgspec
 
-    from trimtab.simulation.table_one import run_table
+    from trimtab.lab.replication_runs import run_table
 
-    table = run_table(seed, runs)
+    def on_some(done_count: int, all_count: int) -> None:
+        typer.echo(f"\r{done_count:,} of {all_count:,} runs", err=True, nl=done_count == all_count)
+
+    table = run_table(seed, runs, on_some if sys.stderr.isatty() and not as_json else None)
     if as_json:
         typer.echo(json.dumps({**msgspec.to_builtins(table), "is_reproduced": table.is_reproduced}, indent=2))
     else:

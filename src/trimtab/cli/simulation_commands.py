@@ -289,7 +289,8 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
         bool, typer.Option("--bugs", help="For each deliberate bug, in how many runs it is found; 1 if one is not.")
     ] = False,
     with_: Annotated[
-        str | None, typer.Option("--with", metavar="WHAT", help="'replication': brokers die and are replaced.")
+        str | None,
+        typer.Option("--with", metavar="WHAT", help="'replication': brokers die and are replaced, or get assistants."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
@@ -303,12 +304,12 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
     """
     from trimtab.simulation.bugs import BUGS, bug_named
     from trimtab.simulation.fuzz import draw_plan, fuzz, fuzz_bug
-    from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+    from trimtab.simulation.fuzz_deaths import draw_plan_with_replication
     from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 
     if with_ not in (None, "replication"):
         refuse(f"--with {with_}: there is only 'replication'")
-    draw = draw_plan if with_ is None else draw_plan_with_deaths
+    draw = draw_plan if with_ is None else draw_plan_with_replication
     known_bugs = BUGS if with_ is None else REPLICATION_BUGS
     if bugs:
         _report_bugs([fuzz_bug(each, max(seed, each.first_seed), runs, draw) for each in known_bugs], as_json)

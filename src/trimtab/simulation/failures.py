@@ -96,7 +96,9 @@ class Failures:
                 message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)
             ]
         lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
-        if broker.safe is not None:
+        if broker.config.acknowledges == "durable":
+            lost = set()  # what was acknowledged is on a disk
+        elif broker.safe is not None:
             may_be_lost = self._not_handed_back(broker) & self.lost_with_brokers
             self.lost_with_brokers |= lost
             lost = may_be_lost  # with this broker and with one before it; with any one nothing is lost

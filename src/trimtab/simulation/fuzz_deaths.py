@@ -1,4 +1,4 @@
-"""Random runs in which brokers die for good and are replaced."""
+"""Random runs in which brokers die for good and are replaced, or are slow and get assistants."""
 
 from __future__ import annotations
 
@@ -14,6 +14,21 @@ from trimtab.simulation.faults import Crash, Drop, Duplicate, Hang, Reorder
 from trimtab.simulation.fuzz import CHURN_S, Plan, draw_plan
 
 OVER_S: Final = CHURN_S + 60.0
+
+
+def draw_plan_with_replication(seed: int) -> Plan:
+    """A random run of any kind: brokers die at every level of acknowledgement, or a slow one is assisted."""
+    match seed % 6:
+        case 0:
+            return draw_plan_with_deaths(seed, acknowledges="received")
+        case 2:
+            return draw_plan_with_deaths(seed, acknowledges="durable")
+        case 4:
+            return draw_plan_with_assistants(seed)
+        case 5:
+            return draw_plan_with_deaths(seed, "incremental-ordered", "received")
+        case _:
+            return draw_plan_with_deaths(seed, acknowledges="safe")
 
 
 def draw_plan_with_deaths(

@@ -14,7 +14,8 @@ def check_queues(world: World) -> None:
     From each source at most a window of data is in the input, and an output queue passes its mark by one publication at
     most: the one that makes the broker hold its sources back. Clients' queues are looked at where they hold back too.
     Where brokers are replaced, windows that were sent to one before its replica count twice at most, and what goes to a
-    replica again is what was sent and not acknowledged, or where brokers acknowledge what is safe, not done.
+    replica again is what was sent and not acknowledged, or where brokers acknowledge what is safe, not done. Where the
+    ways of an assistant and its broker meet, what has come in order at once goes on at once.
     """
     for node in world.brokers.values():
         broker = node.broker
@@ -23,6 +24,7 @@ def check_queues(world: World) -> None:
         again_count = 0
         if broker.replacement is not None:
             again_count = link.window_frames_count if broker.safe is None else link.data_window_count
+            again_count += broker.replacement.assistance.released_max_count
         for source, count in Counter(source for source, _ in broker.data_waiting()).items():
             if source in broker.peers and count > window_count * (1 if broker.replacement is None else 2):
                 world.checker.violate(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from trimtab.broker.assistance import Assistance
+from trimtab.broker.durable import DurableDelivery
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.replica import ReplicaDuties
 from trimtab.protocol.link import Link
@@ -11,6 +13,7 @@ from trimtab.protocol.messages import Unclaimed
 from trimtab.replication.conversation import Conversation
 from trimtab.replication.handed_on import HandedOn, HandedOnOne
 from trimtab.replication.kept import KeptPublications
+from trimtab.replication.merge import OrderedMerge
 from trimtab.replication.safe_link import SafeLink
 from trimtab.simulation.bugs import Bug
 from trimtab.simulation.move_bugs import Patch
@@ -83,8 +86,39 @@ def _complete_too_early() -> list[Patch]:
     return [(Conversation, "advertisements_told", advertisements_told)]
 
 
+def _forget_what_is_stored() -> list[Patch]:
+    original = DurableDelivery.stored
+
+    def stored(self: DurableDelivery, number: int) -> None:
+        before = [(source, sequence) for each, source, sequence in self._unstored if each <= number]
+        original(self, number)
+        for source, sequence in before:
+            self._forget(source, self._sessions[source], sequence)
+
+    return [(DurableDelivery, "stored", stored)]
+
+
+def _recover_nothing() -> list[Patch]:
+    return [(DurableDelivery, "recovered", lambda self, publications, now_s: None)]
+
+
+def _merge_at_once() -> list[Patch]:
+    return [(OrderedMerge, "came", lambda self, way, source, message: self._go_on(source, message))]
+
+
+def _send_back_to_the_assisted() -> list[Patch]:
+    return [(Assistance, "_choose_hops", lambda self, source, hops: hops)]
+
+
+def _pass_on_what_is_known() -> list[Patch]:
+    return [(ReplicaDuties, "_add_those_who_may_want_it", lambda self, source, hops: hops)]
+
+
+_FIRST_SEEDS: Final = {"confirm-for-absent-clients": 560}
+"""Where to begin to look for those that few runs show."""
+
 REPLICATION_BUGS: Final = tuple(
-    Bug(name, text, patches)
+    Bug(name, text, patches, _FIRST_SEEDS.get(name, 1))
     for name, text, patches in (
         (
             "forget-what-arrived",
@@ -106,6 +140,19 @@ REPLICATION_BUGS: Final = tuple(
             _confirm_for_absent_clients,
         ),
         ("complete-too-early", "a replica does not wait for subscriptions", _complete_too_early),
+        ("forget-what-is-stored", "a disk forgets what has not been delivered yet", _forget_what_is_stored),
+        ("recover-nothing", "a replica does not go on with what is on the disk", _recover_nothing),
+        ("merge-at-once", "publications that took two ways are not put in order", _merge_at_once),
+        (
+            "send-back-to-the-assisted",
+            "what comes from an assistant goes to the broker that it assists as well",
+            _send_back_to_the_assisted,
+        ),
+        (
+            "pass-on-what-is-known",
+            "a replica passes nothing on to neighbours that have yet to say what they want",
+            _pass_on_what_is_known,
+        ),
     )
 )
 """All of them; they show in runs in which brokers die."""

@@ -226,16 +226,24 @@ class Table(msgspec.Struct, frozen=True):
         return not self.mistakes and all((cell.violated_count == 0) == cell.is_promised for cell in self.cells)
 
 
-def run_table(first_seed: int, runs_count: int, rows: Iterable[TableRow] = ROWS) -> Table:
-    """Run each protocol with consecutive seeds."""
+def run_some(row: TableRow, first_seed: int, runs_count: int) -> list[TableRun]:
+    """Runs of one protocol with consecutive seeds."""
+    return [run_once(row, seed) for seed in range(first_seed, first_seed + runs_count)]
+
+
+def table_of(runs: Iterable[TableRun]) -> Table:
+    """What runs showed: as many of each protocol."""
+    by_protocol: dict[str, list[TableRun]] = {row.name: [] for row in ROWS}
+    for run in runs:
+        by_protocol[run.protocol].append(run)
     cells: list[TableCell] = []
     mistakes: list[str] = []
     degrees: dict[str, float] = {}
-    for row in rows:
-        runs = [run_once(row, seed) for seed in range(first_seed, first_seed + runs_count)]
-        mistakes += [f"{row.name}, seed {run.seed}: {text}" for run in runs for text in run.mistakes]
-        degrees[row.name] = sum(run.ordering_degree_ratio for run in runs) / len(runs)
+    for row in ROWS:
+        of_row = by_protocol[row.name]
+        mistakes += [f"{row.name}, seed {run.seed}: {text}" for run in of_row for text in run.mistakes]
+        degrees[row.name] = sum(run.ordering_degree_ratio for run in of_row) / len(of_row)
         for name in sorted((*row.ticks, *row.crosses)):
-            seeds = [run.seed for run in runs if any(each.name == name for each in run.violations)]
-            cells.append(TableCell(row.name, name, name in row.ticks, len(seeds), seeds[0] if seeds else None))
-    return Table(runs_count, cells, mistakes, degrees)
+            seeds = [run.seed for run in of_row if any(each.name == name for each in run.violations)]
+            cells.append(TableCell(row.name, name, name in row.ticks, len(seeds), min(seeds, default=None)))
+    return Table(len(by_protocol[ROWS[0].name]), cells, mistakes, degrees)
