@@ -76,6 +76,14 @@ from trimtab.protocol.messages import (
     Unsubscribe,
     one_hop_further,
 )
+from trimtab.protocol.snapshots import (
+    AdvertisementTold,
+    PublicationTold,
+    PublisherTold,
+    Snapshot,
+    SnapshotRequest,
+    SubscriptionTold,
+)
 
 FILTER = Filter.parse("class = 'STOCK' AND volume BETWEEN 1 AND 5 AND symbol LIKE 'Y_O%' AND flag <> true AND x = *")
 MESSAGES: list[AnyMessage] = [
@@ -163,6 +171,17 @@ def test_every_message_is_read_back_as_it_was(message: AnyMessage) -> None:
         ReplicaReply(True),
         AssistRequest("B2", "incremental", True),
         AssistReply(False, "B2 does not live"),
+        SnapshotRequest(2.5),
+        Snapshot(
+            is_last=True,
+            sampled_s=2.5,
+            left_out_count=3,
+            subscriptions=(SubscriptionTold("c", FILTER, 1.5), SubscriptionTold("d", FILTER)),
+            advertisements=(AdvertisementTold("p", FILTER),),
+            publishers=(PublisherTold("p", 7, 312.5),),
+            publications=(PublicationTold("p", {"a": 1, "b": 2.5, "c": "text", "d": True}),),
+        ),
+        Snapshot(is_last=True, problem="too many ask"),
         WhereRequest("B2"),
         WhereReply("127.0.0.1:7002"),
         PlaceRequest("c", (1.5, 2.0)),

@@ -17,6 +17,7 @@ from trimtab.cli import (
     load_command,
     move_command,
     network_commands,
+    plan_command,
     replace_commands,
     simulation_commands,
     tour,
@@ -42,6 +43,7 @@ app.command("sub")(network_commands.sub)
 app.command("pub")(network_commands.pub)
 app.command("status")(network_commands.status)
 app.command("load")(load_command.load)
+app.command("plan")(plan_command.plan)
 app.add_typer(active_commands.app, name="active")
 app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")

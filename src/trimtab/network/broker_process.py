@@ -84,6 +84,7 @@ from trimtab.protocol.frames import (
 )
 from trimtab.protocol.messages import VERSION, Publish
 from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
+from trimtab.protocol.snapshots import SnapshotRequest
 
 STEPS_PER_TURN_COUNT: Final = 256
 """Messages processed before the loop may read and write again: a few milliseconds."""
@@ -199,6 +200,7 @@ class BrokerServer:
             self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
         self._disk_problem = ""
         self._requests = Requests(self.broker, self._links, self._replacing, self._end_link, self._schedule)
+        self._snapshots = self._requests.snapshots
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
         self._recorded_s = 0.0
@@ -273,6 +275,8 @@ class BrokerServer:
             case Payload() | Ack() if connection.peer:
                 if self._is_draining and isinstance(frame, Payload):
                     frame = _without_publications(frame)
+                if self._snapshots.samplings and isinstance(frame, Payload):
+                    self._snapshots.saw(connection.peer, frame)
                 self._carry_out(self.broker.handle(Received(connection.peer, frame), now_s()))
                 self._pause_if_full(connection)
             case Hello() if not connection.peer:
@@ -287,6 +291,7 @@ class BrokerServer:
                 | AssistRequest()
                 | ReplicaRequest()
                 | WhereRequest()
+                | SnapshotRequest()
             ):
                 self._await_greeting_no_more(connection)
                 self._requests.take(connection, frame)

@@ -11,6 +11,7 @@ from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
 from trimtab.network.neighbour_links import NeighbourLinks
 from trimtab.network.replacing import Replacing
+from trimtab.network.snapshots import Snapshots
 from trimtab.protocol.frames import (
     AssistReply,
     AssistRequest,
@@ -29,15 +30,23 @@ from trimtab.protocol.frames import (
     WhereReply,
     WhereRequest,
 )
+from trimtab.protocol.snapshots import Snapshot, SnapshotRequest
 
 LOOK_AGAIN_AFTER_S: Final = 0.02
 """How often it is looked whether a client that was asked to move has answered."""
 
 Request: TypeAlias = (
-    PlaceRequest | LinkRequest | MoveRequest | ReplaceRequest | AssistRequest | ReplicaRequest | WhereRequest
+    PlaceRequest
+    | LinkRequest
+    | MoveRequest
+    | ReplaceRequest
+    | AssistRequest
+    | ReplicaRequest
+    | WhereRequest
+    | SnapshotRequest
 )
 Answer: TypeAlias = (
-    StatusReply | PlaceReply | LinkReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply
+    StatusReply | PlaceReply | LinkReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply | Snapshot
 )
 
 
@@ -57,6 +66,8 @@ class Requests:
         self._replacing = replacing
         self._end_link = end_link
         self._schedule = schedule
+        self.snapshots = Snapshots(broker)
+        """Those who want to know for a while what clients publish."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -71,9 +82,22 @@ class Requests:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, connection: Connection, request: Request) -> None:
-        connection.send(await self._do(request))
+        if isinstance(request, SnapshotRequest):
+            async for part in self.snapshots.take(request):
+                connection.send(part)
+        else:
+            connection.send(await self._do(request))
 
-    async def _do(self, request: Request) -> Frame:
+    async def _do(
+        self,
+        request: PlaceRequest
+        | LinkRequest
+        | MoveRequest
+        | ReplaceRequest
+        | AssistRequest
+        | ReplicaRequest
+        | WhereRequest,
+    ) -> Frame:
         here = self._broker.name
         match request:
             case PlaceRequest(client=client, site=site):

@@ -1,4 +1,4 @@
-"""Asking a broker what needs no greeting: how it is, to change a link, to move a client, to replace a broker."""
+"""Asking a broker what needs no greeting: how it is, for a snapshot, to change a link, to move, to replace."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from trimtab.protocol.frames import (
     WhereReply,
     WhereRequest,
 )
+from trimtab.protocol.snapshots import Snapshot, SnapshotRequest, joined
 
 _Request: TypeAlias = (
     StatusRequest
@@ -37,9 +38,10 @@ _Request: TypeAlias = (
     | AssistRequest
     | ReplicaRequest
     | WhereRequest
+    | SnapshotRequest
 )
 _Reply: TypeAlias = (
-    StatusReply | LinkReply | PlaceReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply
+    StatusReply | LinkReply | PlaceReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply | Snapshot
 )
 _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     StatusRequest: StatusReply,
@@ -50,6 +52,7 @@ _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     AssistRequest: AssistReply,
     ReplicaRequest: ReplicaReply,
     WhereRequest: WhereReply,
+    SnapshotRequest: Snapshot,
 }
 
 LINK_WITHIN_S: Final = 15.0
@@ -112,9 +115,22 @@ async def ask_where(address: Address, broker: str, within_s: float = 2.0) -> str
     return reply.address
 
 
-async def _ask(address: Address, request: _Request, within_s: float) -> _Reply:
+async def ask_snapshot(address: Address, sample_s: float, within_s: float = 10.0) -> Snapshot:
+    """Ask the broker at an address for a snapshot, which takes so much longer than the sample at most.
+
+    Raises OSError or TimeoutError if it does not tell.
+    """
+    parts: list[Snapshot] = []
+    reply = await _ask(address, SnapshotRequest(sample_s), sample_s + within_s, parts)
+    assert isinstance(reply, Snapshot)
+    if reply.problem:
+        raise ConnectionError(reply.problem)
+    return joined(parts)
+
+
+async def _ask(address: Address, request: _Request, within_s: float, parts: list[Snapshot] | None = None) -> _Reply:
     loop = asyncio.get_running_loop()
-    asker = _Asker(request, loop.create_future())
+    asker = _Asker(request, loop.create_future(), [] if parts is None else parts)
     async with asyncio.timeout(within_s):
         _, connection = await loop.create_connection(lambda: Connection(asker), address.host, address.port)
         try:
@@ -124,8 +140,9 @@ async def _ask(address: Address, request: _Request, within_s: float) -> _Reply:
 
 
 class _Asker:
-    def __init__(self, request: _Request, answer: asyncio.Future[_Reply]) -> None:
+    def __init__(self, request: _Request, answer: asyncio.Future[_Reply], parts: list[Snapshot]) -> None:
         self._request = request
+        self._parts = parts
         self.answer = answer
 
     def connection_opened(self, connection: Connection) -> None:
@@ -133,6 +150,10 @@ class _Asker:
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
         wanted = _REPLIES[type(self._request)]
+        if isinstance(frame, Snapshot):
+            self._parts.append(frame)
+            if not frame.is_last:
+                return
         if isinstance(frame, wanted) and not self.answer.done():
             self.answer.set_result(frame)
 

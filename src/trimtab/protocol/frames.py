@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from trimtab.protocol.messages import AnyMessage
+from trimtab.protocol.snapshots import Snapshot, SnapshotRequest
 
 Role: TypeAlias = Literal["broker", "client"]
 
@@ -302,6 +303,8 @@ MapFrame: TypeAlias = (
     | ReplicaReply
     | WhereRequest
     | WhereReply
+    | SnapshotRequest
+    | Snapshot
 )
 """The frames that travel as maps."""
 

@@ -1,0 +1,133 @@
+"""What `trimtab plan` shows: brokers before and after, delays and moves, risks, and predictions beside observations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from trimtab.cli.input_lines import printable
+from trimtab.lab.plan import Plan
+from trimtab.lab.plan_comparison import Comparison
+from trimtab.lab.plan_watch import Indices, Outcome
+
+SESSIONS_SHOWN_MAX_COUNT: Final = 12
+NOT_KNOWN: Final = "-"
+
+
+def brokers_table(plan: Plan) -> Table:
+    """One line for each broker: as measured, at the end without a change, and at the end of the plan."""
+    title = f"Brokers: now, after {plan.planned.duration_s / 60:g} minutes as it is, and as planned ({plan.policy})"
+    table = Table(title=title)
+    table.add_column("broker")
+    for name in ("input ratio", "output ratio", "match ms", "clients", "queued"):
+        table.add_column(name, justify="right")
+    names = dict.fromkeys([*plan.now, *plan.planned.brokers])
+    for name in names:
+        moments = [
+            plan.now.get(name),
+            *([_end(plan.as_it_is, name)] if plan.as_it_is is not None else []),
+            _end(plan.planned, name),
+        ]
+        table.add_row(
+            name,
+            _way(moments, lambda each: each.input_utilization_ratio, ".2f"),
+            _way(moments, lambda each: each.output_utilization_ratio, ".2f"),
+            _way(moments, lambda each: 1000 * each.matching_delay_s, ".1f"),
+            _way(moments, lambda each: each.clients_count, ",.0f"),
+            _way(moments, lambda each: each.input_queue_count + each.output_queue_count, ",.0f"),
+        )
+    return table
+
+
+def _end(outcome: Outcome | None, name: str) -> Indices | None:
+    if outcome is None or name not in outcome.brokers:
+        return None
+    return outcome.brokers[name].end
+
+
+def _way(moments: Sequence[Indices | None], value: Callable[[Indices], float], form: str) -> Text:
+    """The moments with arrows between; ratios above 1 stand out."""
+    shown = [NOT_KNOWN if each is None else format(value(each), form) for each in moments]
+    last = moments[-1]
+    is_overloaded = form == ".2f" and last is not None and value(last) > 1
+    return Text(" > ".join(shown), style="bold red" if is_overloaded else "")
+
+
+def network_table(plan: Plan) -> Table:
+    """Delays, moves and when the load is level, as it is and as planned."""
+    outcomes = [each for each in (plan.as_it_is, plan.planned) if each is not None]
+    table = Table(title="The network")
+    table.add_column("")
+    for title in ("as it is", "as planned")[-len(outcomes) :]:
+        table.add_column(title, justify="right")
+    rows: list[tuple[str, Callable[[Outcome], str]]] = [
+        ("policy", lambda each: each.policy),
+        ("deliveries", lambda each: f"{each.deliveries_count:,}"),
+        ("delay at the end, mean", lambda each: _seconds(each.end_delay_mean_s)),
+        ("delay at the end, 99 %", lambda each: _seconds(each.end_delay_p99_s)),
+        ("delay over all, mean", lambda each: _seconds(each.delay_mean_s)),
+        ("delay over all, 99 %", lambda each: _seconds(each.delay_p99_s)),
+        ("late deliveries", lambda each: f"{each.late_count:,}"),
+        ("moves", lambda each: f"{each.moves_count:,}"),
+        ("last move", lambda each: "none" if each.last_move_s is None else f"{each.last_move_s:,.0f} s"),
+        ("level", _level),
+        ("broker-seconds above 100 %", lambda each: f"{sum(one.overloaded_s for one in each.brokers.values()):,.0f}"),
+    ]
+    for title, cell in rows:
+        table.add_row(title, *(cell(each) for each in outcomes))
+    return table
+
+
+def _level(outcome: Outcome) -> str:
+    if outcome.level_after_s is None:
+        return "never"
+    return f"after {outcome.level_after_s:,.0f} s" + ("" if outcome.is_level_at_end else ", not at the end")
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.2f} s" if seconds >= 1 else f"{1000 * seconds:,.1f} ms"
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What balancing would do, the risks, and what is not known, in words."""
+    lines = [f"Changed: {each}." for each in plan.changes]
+    sessions = plan.planned.sessions
+    lines += [f"  {each}" for each in sessions[:SESSIONS_SHOWN_MAX_COUNT]]
+    if len(sessions) > SESSIONS_SHOWN_MAX_COUNT:
+        lines.append(f"  ... and {len(sessions) - SESSIONS_SHOWN_MAX_COUNT:,} more (--json tells all)")
+    lines += [f"Risk: {each}." for each in plan.risks] or ["Risk: none seen."]
+    lines += [f"Not known: {each}." for each in plan.unknown]
+    return [printable(line) for line in lines]
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """One line for each broker: predicted and observed."""
+    table = Table(title=f"Predicted ({comparison.planned_policy}) and observed")
+    table.add_column("broker")
+    for title in ("input ratio", "output ratio", "match ms", "clients"):
+        table.add_column(title, justify="right")
+    for name, each in comparison.brokers.items():
+        table.add_row(name, *_cells(each.predicted, each.observed))
+    mean, largest = comparison.mean_error, comparison.largest_error
+    table.add_section()
+    for title, errors in (("mean error", mean), ("largest error", largest)):
+        table.add_row(
+            title,
+            f"{errors['input_utilization_ratio']:.3f}",
+            f"{errors['output_utilization_ratio']:.3f}",
+            f"{1000 * errors['matching_delay_s']:.1f}",
+            f"{errors['clients_count']:.1f}",
+        )
+    return table
+
+
+def _cells(predicted: Indices, observed: Indices) -> list[str]:
+    return [
+        f"{predicted.input_utilization_ratio:.2f} / {observed.input_utilization_ratio:.2f}",
+        f"{predicted.output_utilization_ratio:.2f} / {observed.output_utilization_ratio:.2f}",
+        f"{1000 * predicted.matching_delay_s:.1f} / {1000 * observed.matching_delay_s:.1f}",
+        f"{predicted.clients_count:.0f} / {observed.clients_count:.0f}",
+    ]
