@@ -15,9 +15,9 @@ help: ## show this list
 
 setup: $(VENV)/.project-installed ## make .venv and install the locked dependencies and the project
 
-demo: setup ## show what Trimtab does
-	@$(BIN)/python -m trimtab tour
-	@echo "  The command is $(BIN)/trimtab here; after '. $(BIN)/activate' it is just trimtab."
+demo: setup ## show a network that levels itself, with channels on Spark, for about two minutes
+	@$(BIN)/python -m trimtab demo --out build/demo
+	@echo "The command is $(BIN)/trimtab here; after '. $(BIN)/activate' it is just trimtab. A short tour of its parts: $(BIN)/trimtab tour"
 
 test: setup ## run every check: ruff, mypy, import rules, documentation, tests and doctests
 	@echo "== ruff check"
@@ -67,7 +67,7 @@ $(VENV)/.environment-made:
 	@touch $@
 
 $(VENV)/.dependencies-installed: $(VENV)/.environment-made requirements.lock
-	@echo "Installing the locked dependencies (a minute or so) ..."
+	@echo "Installing the locked dependencies, Spark and a Java for it among them (a minute or so; longer if all must be fetched) ..."
 	@$(PIP_INSTALL) --require-hashes --requirement requirements.lock
 	@touch $@
 

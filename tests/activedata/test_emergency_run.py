@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trimtab.lab.emergency import EmergencyWorld
-from trimtab.lab.emergency_run import EmergencyOptions, run_emergency, statements
+from trimtab.lab.emergency import EmergencyWorld, definitions_at_speed
+from trimtab.lab.emergency_run import EmergencyOptions, run_emergency
 
 
 def test_the_generated_city_has_the_papers_numbers() -> None:
@@ -19,7 +19,8 @@ def test_the_generated_city_has_the_papers_numbers() -> None:
 
 
 def test_periods_follow_the_speed_of_the_run() -> None:
-    assert "PERIOD 0.500 SECONDS" in statements(20.0) and "PERIOD 10 SECONDS" not in statements(20.0)
+    text = definitions_at_speed(20.0)
+    assert "PERIOD 0.500 SECONDS" in text and "PERIOD 10 SECONDS" not in text
 
 
 def test_every_notification_comes_once_and_in_order_while_subscribers_move() -> None:

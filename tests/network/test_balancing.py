@@ -12,7 +12,8 @@ import pytest
 
 from trimtab import Client, Filter, Network, Publication
 from trimtab.balancing.padres.config import PadresConfig
-from trimtab.lab.live_load import LoadOptions, LoadReport, LoadRun
+from trimtab.lab.live_load import LoadRun
+from trimtab.lab.load_report import LoadOptions, LoadReport
 from trimtab.lab.record_files import RecordFiles, read_records
 from trimtab.network.address import Address
 from trimtab.network.local_network import ask_all, free_ports

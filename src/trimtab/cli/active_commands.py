@@ -19,6 +19,7 @@ from trimtab.cli.input_lines import STDIN, printable, refuse
 
 DIRECTORY: Final = "active-data"
 LISTEN: Final = "127.0.0.1:7500"
+LOOK_AFTER_COMPANION_S: Final = 0.5
 FEED_BYTES: Final = 1024 * 1024
 """So much of a file is posted at a time."""
 
@@ -38,7 +39,7 @@ def _group() -> None:
 
 
 @app.command()
-def start(
+def start(  # noqa: PLR0917 (each one is an option)
     directory: Annotated[str, typer.Option("--dir", metavar="DIR", help="Where everything is kept.")] = DIRECTORY,
     spark: Annotated[
         str | None, typer.Option("--spark", metavar="MASTER", help="A Spark master; local mode if not given.")
@@ -48,6 +49,7 @@ def start(
         int, typer.Option("--memory", min=512, metavar="MB", help="Memory of Spark's driver.")
     ] = 1_536,
     quick_start: Annotated[bool, typer.Option("--quick-start", hidden=True)] = False,
+    stop_with: Annotated[int | None, typer.Option("--stop-with", hidden=True)] = None,
 ) -> None:
     """Run active data until Ctrl-C or SIGTERM; prints a line `ready` with its address when it can be used.
 
@@ -65,7 +67,9 @@ def start(
     from trimtab.activedata.service import Service
     from trimtab.activedata.spark import LOCAL_MASTER, SparkSettings
     from trimtab.cli.overlay import Overlay
+    from trimtab.network.life import Life
 
+    companion = None if stop_with is None else Life.of_process(stop_with)
     host, port = _host_and_port(listen)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     stopped = threading.Event()
@@ -86,7 +90,8 @@ def start(
             raise typer.Exit(1) from None
         service.start()
         typer.echo(f"ready http://{host}:{service.port}")
-        stopped.wait()
+        while not stopped.wait(LOOK_AFTER_COMPANION_S) and (companion is None or companion.is_running()):
+            pass
         service.close()
 
 

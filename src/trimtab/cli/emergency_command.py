@@ -44,6 +44,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
 
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.lab.emergency_run import EmergencyError, EmergencyOptions, lines, run_emergency
+    from trimtab.lab.own_process import OwnProcessError
 
     if name != _NAME:
         refuse(f"there is no scenario {name}; there is {_NAME}")
@@ -60,7 +61,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
             summary = run_emergency(
                 options, lambda tick, count: progress.update(task, description="ticks", completed=tick, total=count)
             )
-        except (EmergencyError, ActiveDataError) as error:
+        except (EmergencyError, OwnProcessError, ActiveDataError) as error:
             typer.echo(printable(str(error)), err=True)
             raise typer.Exit(1) from None
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()

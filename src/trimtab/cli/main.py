@@ -11,6 +11,7 @@ from trimtab.cli import (
     active_commands,
     bench_commands,
     coordinator_command,
+    demo_command,
     lab_commands,
     language_commands,
     link_commands,
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command("match")(language_commands.match)
 app.command("relate")(language_commands.relate)
 app.command("cover")(language_commands.cover)
+app.command("demo")(demo_command.demo)
 app.command("tour")(tour.tour)
 app.command("up")(network_commands.up)
 app.command("broker")(network_commands.broker)

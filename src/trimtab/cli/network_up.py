@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import tempfile
 import time
@@ -19,12 +18,12 @@ from rich.text import Text
 
 from trimtab.cli.balancing_table import balancing_table, has_policy
 from trimtab.cli.input_lines import printable
+from trimtab.cli.stop_signals import StopSignals
 from trimtab.network.local_network import Network, NetworkError, ask_all
 from trimtab.network.network_file import NetworkPlan
 from trimtab.protocol.frames import BrokerStatus
 
 LOOK_AGAIN_AFTER_S: Final = 0.5
-STOP_WITHIN_S: Final = 0.05
 LOG_LINES_COUNT: Final = 6
 LOG_TAIL_BYTES: Final = 4096
 
@@ -33,9 +32,7 @@ Statuses = Mapping[str, BrokerStatus | None]
 
 def run_network(plan: NetworkPlan, file: str, records: str | None = None) -> int:
     """Run all brokers until Ctrl-C or SIGTERM, with records if a folder is given; returns the exit code."""
-    stop = _Stop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignals.installed()
     with tempfile.TemporaryFile() as log:
         in_terminal = sys.stdout.isatty()
         network = Network(plan, file, log=log if in_terminal else None, quiet=False, records=records)
@@ -54,29 +51,7 @@ def run_network(plan: NetworkPlan, file: str, records: str | None = None) -> int
     return 1 if reported else 0
 
 
-class _Stop:
-    """Set by a signal handler, which may interrupt `wait` anywhere; the lock of a threading event could block."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def set(self) -> None:
-        """Ask for the end."""
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        """Whether the end was asked for."""
-        return self._is_set
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for so long or until the end is asked for; whether it was."""
-        ends_s = time.monotonic() + seconds
-        while not self._is_set and time.monotonic() < ends_s:
-            time.sleep(min(STOP_WITHIN_S, seconds))
-        return self._is_set
-
-
-def _watch(network: Network, stop: _Stop) -> dict[str, int]:
+def _watch(network: Network, stop: StopSignals) -> dict[str, int]:
     """Wait for the end; brokers that die are reported."""
     reported: dict[str, int] = {}
     while not stop.wait(LOOK_AGAIN_AFTER_S):
@@ -88,7 +63,7 @@ def _watch(network: Network, stop: _Stop) -> dict[str, int]:
     return reported
 
 
-def _watch_in_terminal(network: Network, log: IO[bytes], stop: _Stop) -> dict[str, int]:
+def _watch_in_terminal(network: Network, log: IO[bytes], stop: StopSignals) -> dict[str, int]:
     reported: dict[str, int] = {}
     with Live(refresh_per_second=4) as live:
         while not stop.is_set():

@@ -10,40 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
-from urllib.request import Request, urlopen
+from typing import Annotated, Final
 
 import msgspec
 
 from trimtab.balancing.multistage.config import Balancing, Placement
-from trimtab.lab.emergency import (
-    TICK_S,
-    EmergencyWorld,
-    Person,
-    Report,
-    arguments_of,
-    definitions,
-    found_by,
-)
+from trimtab.lab.channel_account import ChannelAccount, added
+from trimtab.lab.emergency import TICK_S, EmergencyWorld, Person, Report, definitions_at_speed
+from trimtab.lab.own_process import ActiveProcess, OwnProcess
 from trimtab.lab.spark_cluster import SparkCluster, spark_cluster
 from trimtab.network.address import Address
 from trimtab.network.client import Client, Delivery
 from trimtab.network.local_network import Network, free_ports, plan_text
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.simulation.workloads.city import Point
 from trimtab.simulation.workloads.emergency import Wanted
 
-READY_WITHIN_S: Final = 120.0
-STOP_WITHIN_S: Final = 30.0
 SEEN_WITHIN_S: Final = 600.0
 """All channels have seen a tick's reports by then."""
 
@@ -151,87 +139,21 @@ class _Traffic:
 
 
 class _Subscriber:
-    """A person's client, what it was told, and what it must be told."""
+    """A person's client and its account."""
 
     def __init__(self, person: Person, traffic: _Traffic) -> None:
         self.person = person
         self._traffic = traffic
+        self.account = ChannelAccount(person, self._notified)
         self.client: Client | None = None
-        self.got: dict[Wanted, Counter[str]] = {}
-        self.expected: dict[Wanted, Counter[str]] = {}
-        self.early: dict[Wanted, frozenset[str]] = {}
-        """What was found just before it joined: a broker that has not heard of it yet may still tell it."""
-        self.latencies_s: list[float] = []
-        self.out_of_order_count = 0
-        self._last: dict[Wanted, int] = {}
 
-    async def join(self, coordinator: Address, place: tuple[float, float]) -> None:
+    async def join(self, coordinator: Address, place: Point) -> None:
         self.client = await Client.connect_through(coordinator, self.person.name, site=place)
-        for wanted in self.person.wants:
-            self.got[wanted], self.expected[wanted] = Counter(), Counter()
-            await self.client.subscribe_channel(wanted[0], arguments_of(wanted), callback=self._taker(wanted))
+        await self.account.subscribe(self.client)
 
-    def _taker(self, wanted: Wanted) -> Callable[[Delivery], None]:
-        def take(delivery: Delivery) -> None:
-            assert self.client is not None
-            self.got[wanted][str(delivery.publication["reportId"])] += 1
-            self.out_of_order_count += delivery.sequence <= self._last.get(wanted, 0)
-            self._last[wanted] = delivery.sequence
-            self.latencies_s.append(delivery.delay_s)
-            self._traffic.add(self.client.broker, delivery)
-
-        return take
-
-    @property
-    def waits(self) -> bool:
-        """Whether something that it must be told has not come."""
-        return any(self.expected[wanted].keys() - self.got[wanted].keys() for wanted in self.expected)
-
-
-def _start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """A process of ours, and what it says when it is ready."""
-    command = [sys.executable, "-m", "trimtab", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line.startswith("ready"):
-        process.communicate(timeout=STOP_WITHIN_S)
-        raise EmergencyError(f"trimtab {' '.join(arguments[:2])} did not start; what it said stands above")
-    return process, line
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    process.communicate(timeout=STOP_WITHIN_S)
-
-
-class _BackEnd:
-    """The active-data process."""
-
-    def __init__(self, directory: Path, spark: str | None) -> None:
-        (port,) = free_ports(1)
-        where = ["--dir", str(directory / "active"), "--listen", f"127.0.0.1:{port}"]
-        self.process, line = _start("active", "start", *where, *(["--spark", spark] if spark else []))
-        self.url = line.split()[1]
-
-    def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        content = body if isinstance(body, bytes) else None if body is None else msgspec.json.encode(body)
-        request = Request(f"{self.url}{path}", content, {"Content-Type": "application/json"}, method=method)
-        with urlopen(request, timeout=READY_WITHIN_S) as answer:
-            said: dict[str, Any] = json.load(answer)
-            return said
-
-    def feed(self, name: str, records: list[dict[str, Any]]) -> None:
-        if not records:
-            return
-        said = self.ask("POST", f"/feeds/{name}", b"\n".join(msgspec.json.encode(each) for each in records))
-        if said["rejected"]:
-            raise EmergencyError(f"{said['rejected']} records were rejected by the feed {name}")
-
-
-def statements(speed: float) -> str:
-    """The definitions, with periods in the time of the run."""
-    return re.sub(r"PERIOD (\d+) SECONDS", lambda found: f"PERIOD {float(found[1]) / speed:.3f} SECONDS", definitions())
+    def _notified(self, wanted: Wanted, delivery: Delivery) -> None:
+        assert self.client is not None
+        self._traffic.add(self.client.broker, delivery)
 
 
 def run_emergency(
@@ -243,20 +165,22 @@ def run_emergency(
         cluster = None
         if options.workers_count:
             cluster = stack.enter_context(spark_cluster(Path(directory), options.workers_count))
-        back_end = _BackEnd(Path(directory), options.spark if cluster is None else cluster.master)
-        stack.callback(_stop, back_end.process)
-        back_end.ask("POST", "/statements", {"text": statements(options.speed)})
+        back_end = ActiveProcess(Path(directory) / "active", options.spark if cluster is None else cluster.master)
+        stack.callback(back_end.stop)
+        back_end.wait_until_ready()
+        back_end.run(definitions_at_speed(options.speed))
         plan = _plan(world, options.seed, back_end.url)
         file = Path(directory) / "network.toml"
         file.write_text(plan_text(plan), encoding="utf-8")
         network = stack.enter_context(Network(plan, file))
         coordinator = Address("127.0.0.1", free_ports(1)[0])
-        process, _ = _start(
+        process = OwnProcess(
             *("coordinator", str(file), "--listen", str(coordinator), "--quiet", "--stop-with-parent"),
             *("--placement", options.placement, "--policy", options.policy),
             *("--round-every", f"{ROUND_EVERY_S / options.speed}", "--report-every", f"{TICK_S / options.speed}"),
         )
-        stack.callback(_stop, process)
+        stack.callback(process.stop)
+        process.wait_until_ready()
         running = _Run(options, world, back_end, network, coordinator, cluster)
         return run(_all(running, on_tick))
 
@@ -284,7 +208,7 @@ class _Run:
         self,
         options: EmergencyOptions,
         world: EmergencyWorld,
-        back_end: _BackEnd,
+        back_end: ActiveProcess,
         network: Network,
         coordinator: Address,
         cluster: SparkCluster | None,
@@ -296,7 +220,7 @@ class _Run:
         self._traffic = _Traffic()
         self._subscribers = {person.name: _Subscriber(person, self._traffic) for person in world.people}
         self._joined: dict[str, _Subscriber] = {}
-        self._before: tuple[list[Report], dict[str, tuple[float, float]]] = ([], {})
+        self._before: tuple[list[Report], dict[str, Point]] = ([], {})
         """The reports and places of the tick before."""
         self._coordinator = coordinator
         self._cluster = cluster
@@ -317,7 +241,7 @@ class _Run:
             await self._tick(tick)
             on_tick(tick + 1, self._world.ticks_count)
             await asyncio.sleep(max(0.0, tick_ends_s - time.monotonic()))
-        await self._becomes(lambda: not any(each.waits for each in self._joined.values()), COME_WITHIN_S)
+        await self._becomes(lambda: not any(each.account.waits for each in self._joined.values()), COME_WITHIN_S)
         return self._summary(time.monotonic() - began_s)
 
     async def _tick(self, tick: int) -> None:
@@ -325,16 +249,14 @@ class _Run:
         for subscriber in self._subscribers.values():
             if subscriber.person.joins_tick == tick:
                 await subscriber.join(self._coordinator, places[subscriber.person.name])
-                for wanted in subscriber.person.wants:
-                    subscriber.early[wanted] = frozenset(found_by(wanted, *self._before))
+                subscriber.account.allow(*self._before)
                 self._joined[subscriber.person.name] = subscriber
         people = [{"userId": name, "x": x, "y": y} for name, (x, y) in places.items()]
         await asyncio.to_thread(self._back_end.feed, "locations", people)
         reports = self._world.reports(tick)
         self._before = (reports, places)
         for subscriber in self._joined.values():
-            for wanted in subscriber.person.wants:
-                subscriber.expected[wanted].update(found_by(wanted, reports, places))
+            subscriber.account.expect(reports, places)
         await asyncio.to_thread(self._back_end.feed, "reports", [msgspec.to_builtins(each) for each in reports])
         if self._options.kills_worker and self._cluster is not None and tick == self._world.ticks_count // 2:
             self._cluster.kill_worker(0)
@@ -352,8 +274,7 @@ class _Run:
         return False
 
     def _all_seen(self) -> bool:
-        channels = self._back_end.ask("GET", "/status")["channels"]
-        return not any(each["behind_count"] for each in channels)
+        return not any(each["behind_count"] for each in self._back_end.channels())
 
     async def close(self) -> None:
         """Everybody leaves."""
@@ -364,9 +285,8 @@ class _Run:
 
     def _summary(self, real_s: float) -> EmergencySummary:
         people = list(self._joined.values())
-        pairs = [(each.expected[wanted], each.got[wanted]) for each in people for wanted in each.person.wants]
-        early = [each.early[wanted] for each in people for wanted in each.person.wants]
-        latencies_s = sorted(latency_s for each in people for latency_s in each.latencies_s)
+        counts = added(each.account.counts() for each in people)
+        latencies_s = sorted(latency_s for each in people for latency_s in each.account.latencies_s)
         loads = self._loads()
         totals = [load.input_bytes + load.output_bytes for load in loads.values()]
         mean = sum(totals) / len(totals)
@@ -382,14 +302,12 @@ class _Run:
             reports_count=sum(len(self._world.reports(tick)) for tick in range(self._world.ticks_count)),
             front_end_count=sum(len(each.person.wants) for each in people),
             back_end_count=len({wanted for each in people for wanted in each.person.wants}),
-            notifications_count=sum(got[id] for expected, got in pairs for id in expected),
-            expected_count=sum(sum(expected.values()) for expected, _ in pairs),
-            missing_count=sum(len(set(expected) - set(got)) for expected, got in pairs),
-            twice_count=sum(count - 1 for _, got in pairs for count in got.values()),
-            wrong_count=sum(
-                len(set(got) - set(expected) - may) for (expected, got), may in zip(pairs, early, strict=True)
-            ),
-            out_of_order_count=sum(each.out_of_order_count for each in people),
+            notifications_count=counts.arrived_count,
+            expected_count=counts.expected_count,
+            missing_count=counts.missing_count,
+            twice_count=counts.twice_count,
+            wrong_count=counts.wrong_count,
+            out_of_order_count=counts.out_of_order_count,
             moves=sum(each.client.moves_count for each in people if each.client is not None),
             max_load=max(totals),
             cov=deviation / mean if mean else 0.0,

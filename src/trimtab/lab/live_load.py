@@ -7,19 +7,20 @@ computes what must arrive from filters and publications alone, so that nothing t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Final
 
-import msgspec
-
 from trimtab.lab.levelness import LevelWatch
+from trimtab.lab.load_report import LoadOptions, LoadReport, LoadSecond
 from trimtab.language import Filter, Publication
 from trimtab.network.client import Client, ClientError, Delivery
 from trimtab.network.clock import now_s
 from trimtab.network.local_network import ask_all
 from trimtab.network.network_file import NetworkPlan
+from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.records import DeliveryRecord, MoveRecord, Recorder
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.workloads.quotes import generate_quotes
@@ -30,75 +31,6 @@ LOOK_AGAIN_AFTER_S: Final = 0.05
 """What is under way at the end is awaited until nothing has arrived for so long, and is looked for so often."""
 
 REPORT_EVERY_S: Final = 1.0
-
-
-class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is to do what."""
-
-    subscribers_count: int
-    subscribe_at: str
-    """The broker that all subscribers join."""
-
-    publishers_count: int
-    publish_at: str
-    rate_per_s: float
-    """Publications of all publishers together."""
-
-    join_per_s: float
-    """Subscribers that join each second."""
-
-    for_s: float
-    seed: int = 1
-    name: str = "load"
-    """The beginning of the clients' names."""
-
-
-class LoadSecond(msgspec.Struct, frozen=True):
-    """What happened during one second, and where the subscribers are."""
-
-    time_s: float
-    published_count: int
-    delivered_count: int
-    moves_count: int
-    clients: dict[str, int]
-    input_utilization_ratio: dict[str, float]
-    output_utilization_ratio: dict[str, float]
-
-
-class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
-
-    subscribers_count: int
-    published_count: int
-    """Publications that the network has acknowledged."""
-
-    expected_count: int
-    """Deliveries that must happen, by filters and publications."""
-
-    delivered_count: int
-    """Deliveries that happened; one that was asked for before its subscription was in force may come, and counts."""
-
-    lost_count: int
-    duplicated_count: int
-    reordered_count: int
-    other_violations: list[str]
-    moves_count: int
-    stayed_count: int
-    """Moves that were refused or undone."""
-
-    last_move_s: float | None
-    delay_median_s: float
-    delay_p99_s: float
-    level_after_s: float | None
-    """Since when no broker was overloaded and no two differed by more than the policy's threshold; None if never."""
-
-    clients: dict[str, int]
-    seconds: list[LoadSecond]
-
-    @property
-    def is_faultless(self) -> bool:
-        """Whether every subscriber got exactly what it must, in order."""
-        return not (self.lost_count or self.duplicated_count or self.reordered_count or self.other_violations)
 
 
 class LoadRun:
@@ -124,9 +56,44 @@ class LoadRun:
         self._began_s = now_s()
         self._watch = LevelWatch(plan)
         self._seconds: list[LoadSecond] = []
+        self.on_status: Callable[[float, Mapping[str, BrokerStatus | None]], None] | None = None
+        """Told each second how the brokers are."""
+        self.on_move: Callable[[MoveRecord], None] | None = None
+        """Told of every move of a subscriber."""
+        self.ends = asyncio.Event()
+        """Set when publishers have stopped; who sets it earlier ends the run before its time."""
 
-    async def run(self) -> LoadReport:
-        """Do it; raises `ClientError` if a broker cannot be reached."""
+    @property
+    def time_s(self) -> float:
+        """Since the beginning."""
+        return now_s() - self._began_s
+
+    @property
+    def level_after_s(self) -> float | None:
+        """Since when the brokers have been level, None as long as they were not."""
+        return self._watch.level_after_s
+
+    @property
+    def subscribers(self) -> Sequence[Client]:
+        """Those who have joined so far, in their order."""
+        return self._subscribers
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether every subscription is in force."""
+        return len(self._checker.subscriptions) == self._options.subscribers_count
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Publications, deliveries that must happen, deliveries, and those that still must happen."""
+        checker = self._checker
+        return checker.published_count, self._expected_count, checker.deliveries_count, checker.undelivered_count
+
+    async def run(self, beside: Callable[[], Coroutine[None, None, None]] | None = None) -> LoadReport:
+        """Do it; raises `ClientError` if a broker cannot be reached.
+
+        What goes on beside it ends when `ends` is set and may take its time; nobody leaves before it is over.
+        """
         options = self._options
         rng = Random(f"load {options.seed}")
         quotes = generate_quotes(rng, symbols_count=options.publishers_count)
@@ -144,12 +111,18 @@ class LoadRun:
                     working.create_task(self._publish(client, by_symbol[symbol], rng.random()))
                     for client, symbol in zip(self._publishers, workload.symbols, strict=True)
                 ]
-                tasks.append(working.create_task(self._watch_seconds()))
+                watching = working.create_task(self._watch_seconds())
+                other = working.create_task(beside()) if beside is not None else None
                 await self._join_all(filters)
-                await asyncio.sleep(max(0.0, self._began_s + options.for_s - now_s()))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.ends.wait(), max(0.0, self._began_s + options.for_s - now_s()))
+                self.ends.set()
                 for task in tasks:
                     task.cancel()
-            await self._settle()
+                await self._settle()
+                if other is not None:
+                    await other
+                watching.cancel()
         except ExceptionGroup as errors:
             raise _first_of(errors) from None
         finally:
@@ -233,6 +206,8 @@ class LoadRun:
             self._last_move_s = record.end_s - self._began_s
         if self._recorder is not None:
             self._recorder.record(record)
+        if self.on_move is not None:
+            self.on_move(record)
 
     # ---- watching ----
 
@@ -244,8 +219,11 @@ class LoadRun:
             counts = (checker.published_count, checker.deliveries_count, self._moves["moved"])
             statuses = await ask_all(self._plan)
             time_s = now_s() - self._began_s
-            all_joined = len(checker.subscriptions) == self._options.subscribers_count
-            self._watch.look(time_s if all_joined else None, statuses)
+            if self.on_status is not None:
+                self.on_status(time_s, statuses)
+            if self.ends.is_set():
+                continue
+            self._watch.look(time_s if self.all_joined else None, statuses)
             told = {name: status.load for name, status in statuses.items() if status is not None}
             second = LoadSecond(
                 time_s,

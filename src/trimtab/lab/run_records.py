@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,9 @@ from trimtab.lab.record_files import deliveries_one_in, read_records
 from trimtab.protocol.records import RecordsError
 
 Row: TypeAlias = dict[str, Any]
+
+LONGEST_RUN_S: Final = 1e9
+"""No simulation lasts that long."""
 
 
 class RunRecords(msgspec.Struct, frozen=True):
@@ -37,6 +40,9 @@ def read_run(folder: Path) -> RunRecords:
     if not load:
         raise RecordsError(f"{folder}: no load is recorded here; `trimtab sim run NAME --out {folder}` does that")
     load.sort(key=lambda row: row["time_s"])
+    began_s = beginning_s(load[0]["time_s"])
+    if began_s:
+        load = [{**row, "time_s": float(round(row["time_s"] - began_s))} for row in load]
     load = _while_published(load)
     clusters = _clusters(load)
     edges = {name for names in clusters.values() for name in names}
@@ -52,10 +58,27 @@ def read_run(folder: Path) -> RunRecords:
         loads=dict(sorted(loads.items(), key=lambda item: broker_order(item[0]))),
         everyone=everyone,
         clusters=clusters,
-        sessions=read_records(folder, "sessions").to_pylist(),
-        delays=list(zip(deliveries["time_s"].to_pylist(), deliveries["delay_s"].to_pylist(), strict=True)),
+        sessions=[
+            {**row, "begin_s": row["begin_s"] - began_s, "end_s": row["end_s"] - began_s}
+            for row in read_records(folder, "sessions").to_pylist()
+        ],
+        delays=[
+            (time_s - began_s, delay_s)
+            for time_s, delay_s in zip(deliveries["time_s"].to_pylist(), deliveries["delay_s"].to_pylist(), strict=True)
+        ],
         sampled_one_in=deliveries_one_in(folder),
     )
+
+
+def beginning_s(first_s: float) -> float:
+    """What figures call 0: in a network, whose records have the seconds since 1970, the first record.
+
+    Brokers of a network keep their records each at its own moments, so that their times are told in whole seconds.
+
+    >>> beginning_s(30.0), beginning_s(1_794_835_505.25)
+    (0.0, 1794835505.25)
+    """
+    return first_s if first_s > LONGEST_RUN_S else 0.0
 
 
 def _while_published(load: Sequence[Row]) -> list[Row]:

@@ -1,0 +1,175 @@
+"""The demonstration: it runs, accounts for everything, cleans up after itself and says what is wrong with its input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from trimtab.cli.demo_view import live_view, progress_line, summary_lines
+from trimtab.cli.main import app
+from trimtab.lab import demonstration
+from trimtab.lab.channel_account import ChannelCounts
+from trimtab.lab.demonstration import Demonstration, DemoOptions, DemoSummary
+from trimtab.lab.load_report import LoadReport
+
+ENDS_WITHIN_S = 120.0
+
+
+def trimtab(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output
+
+
+def start(out: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "trimtab", "demo", "--out", str(out), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def started_for(out: Path) -> list[str]:
+    """Processes of brokers, active data and Java that belong to a demonstration, by their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(out) in text:
+            found.append(text)
+    return found
+
+
+def is_started(out: Path, name: str) -> bool:
+    return any(name in text for text in started_for(out))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + ENDS_WITHIN_S
+    while not is_so():
+        assert time.monotonic() < ends_s, "not in time"
+        time.sleep(0.1)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+
+
+def test_a_short_run_with_spark_accounts_for_every_delivery_and_notification(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    process = start(out, "--minutes", "0.25", "--subscribers", "40", "--quick-start")
+    output, errors = process.communicate(timeout=2 * ENDS_WITHIN_S)
+    assert errors == "" and "\x1b" not in output  # there is no terminal
+    assert "lost 0, doubled 0, out of order 0" in output and f"Report: {out / 'report.html'}" in output
+    summary = json.loads((out / "demonstration.json").read_text(encoding="utf-8"))
+    load, channels = summary["load"], summary["channels"]
+    assert (load["lost_count"], load["duplicated_count"], load["reordered_count"]) == (0, 0, 0)
+    assert load["other_violations"] == []
+    assert load["delivered_count"] >= load["expected_count"] > 0
+    assert (channels["missing_count"], channels["twice_count"], channels["wrong_count"]) == (0, 0, 0)
+    if summary["channels_problem"] is None:  # a slow machine may have no time left for channels, and says so
+        assert channels["arrived_count"] == channels["expected_count"] > 0
+    is_level = load["level_after_s"] is not None
+    assert process.returncode == (0 if is_level and summary["channels_problem"] is None else 1)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Deliveries: " in page and "data:image/png" in page and "http" not in page
+    assert started_for(out) == []
+
+
+def test_programs_get_the_summary_alone(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    code, output = trimtab(
+        "demo", "--minutes", "0.05", "--subscribers", "40", "--no-spark", "--out", str(out), "--json"
+    )
+    summary = json.loads(output)
+    assert summary["load"]["lost_count"] == 0 and summary["load"]["expected_count"] > 0
+    assert summary["channels"] is None and summary["channels_problem"] is None
+    assert code == (0 if summary["load"]["level_after_s"] is not None else 1)
+
+
+@needs_proc
+@pytest.mark.parametrize(("number", "waits_for"), [(signal.SIGINT, "java"), (signal.SIGTERM, "trimtab broker")])
+def test_a_signal_at_any_time_leaves_no_process_behind(tmp_path: Path, number: signal.Signals, waits_for: str) -> None:
+    out = tmp_path / "demo"
+    process = start(out, "--subscribers", "40", *(["--no-spark"] if waits_for != "java" else []))
+    until(lambda: is_started(out, waits_for))
+    os.killpg(process.pid, number)  # as a terminal does with Ctrl-C
+    _, errors = process.communicate(timeout=ENDS_WITHIN_S)
+    assert process.returncode == 128 + number
+    assert errors == "stopped; all processes have ended\n"
+    assert started_for(out) == []
+
+
+@needs_proc
+def test_brokers_and_spark_end_when_the_demonstration_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    process = start(out, "--subscribers", "10", "--no-spark")
+    until(lambda: is_started(out, "trimtab broker"))
+    process.kill()
+    process.communicate(timeout=ENDS_WITHIN_S)
+    until(lambda: not started_for(out))
+
+
+def test_wrong_input_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    (tmp_path / "file").write_text("")
+    for arguments, said in (
+        (["--minutes", "0"], "--minutes: "),
+        (["--minutes", "nan"], "--minutes: "),
+        (["--subscribers", "0"], "--subscribers: "),
+        (["--out", str(tmp_path / "mine")], "is not empty, and is not from an earlier demonstration"),
+        (["--out", str(tmp_path / "file")], "cannot be written"),
+    ):
+        code, output = trimtab("demo", "--out", str(tmp_path / "out"), *arguments)
+        assert code == 2 and said in output and output.count("\n") == 1, (arguments, output)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+
+
+def test_missing_packages_are_told_and_the_rest_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demonstration, "missing_for_spark", lambda: ["pyspark"])
+    shown = Demonstration(DemoOptions(out=tmp_path), lambda: False)
+    assert not shown.has_spark
+    assert shown.note == "no channels: pyspark missing; pip install 'trimtab[active]' brings it"
+    live_view(shown)
+    assert progress_line(shown).endswith("starting")
+
+
+def a_summary(**changes: object) -> DemoSummary:
+    load = LoadReport(
+        subscribers_count=400, published_count=1_500, expected_count=62_650, delivered_count=62_684, lost_count=0,
+        duplicated_count=0, reordered_count=0, other_violations=[], moves_count=523, stayed_count=0, last_move_s=74.0,
+        delay_median_s=0.0046, delay_p99_s=0.26, level_after_s=69.0, clients={"B0": 0, "B1": 93}, seconds=[],
+    )  # fmt: skip
+    given = {"load": load, "joined_after_s": 10.0, "channels": None, "reports_count": 0, "channels_problem": None}
+    return DemoSummary(**{**given, "note": None, "took_s": 123.0, **changes})  # type: ignore[arg-type]
+
+
+def test_it_is_good_only_if_nothing_is_lost_and_the_load_became_level() -> None:
+    good = a_summary()
+    assert good.is_good and good.balanced_within_s == 59.0
+    for changes in (
+        {"level_after_s": None},
+        {"lost_count": 1},
+        {"duplicated_count": 1},
+        {"other_violations": ["wrong"]},
+    ):
+        assert not a_summary(load=msgspec.structs.replace(good.load, **changes)).is_good
+    counts = ChannelCounts(
+        expected_count=5, arrived_count=4, missing_count=1, twice_count=0, wrong_count=0, out_of_order_count=0
+    )
+    assert not a_summary(channels=counts).is_good
+    assert not a_summary(channels_problem="Spark did not start").is_good
+
+
+def test_what_was_not_reached_is_said() -> None:
+    summary = a_summary(load=msgspec.structs.replace(a_summary().load, level_after_s=None, lost_count=3))
+    text = "\n".join(summary_lines(summary))
+    assert "Time to balance: not reached" in text and "lost 3, doubled 0, out of order 0" in text
