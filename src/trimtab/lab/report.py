@@ -5,6 +5,7 @@ Everything is computed by Spark SQL over DIR/runs; only what is printed or drawn
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import tempfile
@@ -17,7 +18,6 @@ import msgspec
 
 from trimtab.lab.claims_files import Claim, Claims, FigureWanted
 from trimtab.lab.figure_style import COLOURS, pyplot
-from trimtab.lab.html_page import picture, write_page
 from trimtab.lab.sweep import LOCAL, RUNS
 from trimtab.protocol.records import RecordsError
 
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPORT: Final = "report.html"
+
+_STYLE: Final = """
+body { font: 15px/1.5 sans-serif; color: #222; max-width: 1100px; margin: 2em auto; padding: 0 1em }
+table { border-collapse: collapse; margin: 1em 0; font-size: 14px }
+th, td { border-bottom: 1px solid #ddd; padding: .25em .7em; text-align: left; vertical-align: top }
+td.number { text-align: right; font-variant-numeric: tabular-nums }
+.yes { color: #0a7d32 } .no { color: #b3261e } .unknown { color: #777 }
+img { max-width: 100% }
+"""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -78,7 +87,14 @@ def write_report(folder: Path, claims: Sequence[Claims], master: str = LOCAL) ->
         f"<p>{totals['runs']:,} runs, {totals['cpu_s']:,.0f} s of CPU, {totals['violations']:,} promises broken "
         "(lost, doubled or reordered publications and the like).</p>"
     )
-    write_page(page, "Trimtab: experiments", f"{head}{''.join(parts)}<h2>All runs</h2>{tables}")
+    text = (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>Trimtab: experiments</title><style>{_STYLE}</style>"
+        f"<h1>Trimtab: experiments</h1>{head}{''.join(parts)}<h2>All runs</h2>{tables}</html>\n"
+    )
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordsError(f"{page}: cannot be written: {error.strerror or error}") from None
     verdicts = [each.holds for each in found]
     return ReportSummary(
         page=str(page),
@@ -191,7 +207,8 @@ def _picture(spark: SparkSession, wanted: FigureWanted) -> str:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=110)
     plt.close(figure)
-    return picture(wanted.title, drawn.getvalue())
+    data = base64.b64encode(drawn.getvalue()).decode()
+    return f'<p><img alt="{html.escape(wanted.title)}" src="data:image/png;base64,{data}"></p>'
 
 
 def _tables(spark: SparkSession) -> str:
