@@ -287,3 +287,48 @@ def test_a_move_whose_marker_is_lost_on_the_way_is_undone_by_the_old_broker() ->
     chain.rest(602.0)
     assert session.broker == "B1"
     assert [effect.sequence for effect in chain.effects["s"] if isinstance(effect, Deliver)] == [1]
+
+
+def test_other_agents_take_over_and_what_the_former_ones_asked_for_ends() -> None:
+    chain = Chain()
+    former, latter = chain.talkers["B1"], Talker()
+    chain.brokers["B1"].change_agents([latter], 1.0)
+    chain.brokers["B1"].handle(Wake(), 1.0)
+    chain.rest(1.0)
+    chain.do("B3", Tell({"class": "TALK", "x": 1}), now_s=2.0)
+    assert former.events == []
+    assert latter.events == [Heard({"class": "TALK", "x": 1})]
+    chain.talkers["B1"] = latter
+    chain.do("B1", Tell({"class": "TALK", "x": 2}), now_s=3.0)
+    assert chain.talkers["B2"].events[-1] == chain.talkers["B3"].events[-1] == Heard({"class": "TALK", "x": 2})
+
+
+def test_a_broker_whose_agents_go_keeps_nothing_of_them_and_may_have_others_again() -> None:
+    chain = Chain()
+    for name, broker in chain.brokers.items():
+        broker.change_agents([], 1.0)
+        broker.handle(Wake(), 1.0)
+        assert broker.agent_names() == [] and broker.wake_at_s() is None, name
+    chain.rest(1.0)
+    for broker in chain.brokers.values():
+        assert (broker.tables.advertisements, broker.tables.subscriptions) == ({}, {})
+    chain.talkers = {name: Talker() for name in chain.brokers}
+    for name, broker in chain.brokers.items():
+        broker.change_agents([chain.talkers[name]], 2.0)
+        broker.handle(Wake(), 2.0)
+    chain.rest(2.0)
+    chain.do("B3", Tell({"class": "TALK"}), now_s=3.0)
+    assert chain.talkers["B1"].events == [Heard({"class": "TALK"})]
+
+
+def test_a_client_that_was_asked_to_move_before_the_agents_changed_still_moves() -> None:
+    chain = Chain()
+    chain.client("s", "B1").subscribe(STOCKS, 0.0)
+    chain.rest()
+    talker = chain.talkers["B1"]
+    talker.todo, talker.wake_s = [MoveClient("s", "B3", "session-1")], 1.0
+    chain.brokers["B1"].handle(Wake(), 1.0)
+    chain.brokers["B1"].change_agents([], 1.0)
+    chain.rest(1.0)
+    assert chain.clients["s"].broker == "B3"
+    assert chain.brokers["B1"].clients_asked_to_move() == []

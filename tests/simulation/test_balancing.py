@@ -62,3 +62,25 @@ def test_a_publisher_that_came_to_an_edge_broker_goes_to_its_cluster_head_before
     world.run(120.0)
     check_rest(world, [("B0", "B1"), ("B0", "B2")])
     assert world.checker.violations == []
+
+
+def test_a_policy_that_is_switched_on_levels_a_network_that_runs_and_switched_off_leaves_it_alone() -> None:
+    few = {"duration_s": "200", "subscribers.0.count": "200", "subscribers.0.join_s": "[5, 10]", "policy": "none"}
+    scenario = read_scenario("padres-local", few)
+    run = ScenarioRun(scenario, 1)
+    moves: list[int] = []
+
+    def switch(policy: str) -> None:
+        moves.append(run.world.moves_count)
+        for name, host in run.world.brokers.items():
+            host.change_agents(agents_of(policy, name, 1, scenario.padres))
+
+    run.world.at(20.0, switch, "padres")
+    run.world.at(150.0, switch, "naive")
+    run.world.at(170.0, switch, "none")
+    run.world.at(180.0, lambda: moves.append(run.world.moves_count))
+    summary = run.run()
+    assert summary.violations == []
+    assert moves[0] == 0 and moves[1] > 20
+    assert summary.moves_count == moves[-1]
+    assert summary.balance is not None and summary.balance.subscribers_by_broker["B1"] < 180

@@ -177,7 +177,8 @@ class View:
 class Agents:
     """Runs the agents of a broker."""
 
-    def __init__(self, broker: Broker, agents: Sequence[Agent]) -> None:
+    def __init__(self, broker: Broker, agents: Sequence[Agent], former: Agents | None = None) -> None:
+        """Agents of a broker; those that succeed others go on with their numbers."""
         self._broker = broker
         self._agents = {f"{broker.name}/{agent.name}": agent for agent in agents}
         self.inboxes = {name: Inbox() for name in self._agents}
@@ -186,9 +187,10 @@ class Agents:
         """Whether an agent follows publications."""
         self.matched_bytes = broker.publication_bytes
         """The size of the publication that is being matched."""
-        self._sequences = dict.fromkeys(self._agents, 0)
+        known: dict[str, int] = {} if former is None else former._sequences
+        self._sequences: dict[str, int] = {**known, **{name: known.get(name, 0) for name in self._agents}}
         self._ids: dict[tuple[str, str], str] = {}
-        self._next_id = 1
+        self._next_id: int = 1 if former is None else former._next_id
         self._effects: list[Effect] = []
         self._wake_s: float | None = None
         self._wake_is_known = False

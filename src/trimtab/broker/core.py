@@ -8,7 +8,6 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -29,6 +28,7 @@ from trimtab.broker.reach import Reach
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.routing import RoutingTables
 from trimtab.broker.safe import SafeDelivery
+from trimtab.broker.succession import succeed
 from trimtab.load.agents import (
     Agent,
     AgentEvent,
@@ -136,10 +136,9 @@ class Broker:
             self.safe = SafeDelivery(self) if config.acknowledges == "safe" else DurableDelivery(self)
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
-        self._agents = Agents(self, agents) if agents else None
-        self._agents_wait_for_start = bool(agents)
-        for name, inbox in self._agents.inboxes.items() if self._agents is not None else ():
-            self.peers[name] = Peer(name, "agent", config.session, inbox, sys.maxsize)
+        self._agents: Agents | None = None
+        self._agents_wait_for_start: bool
+        self.change_agents(agents, now_s)
 
     # ---- the world's side ----
 
@@ -345,6 +344,11 @@ class Broker:
         if self._agents is None:
             return Place("", reason=f"broker {self.name} is no coordinator")
         return self._agents.place(client, site, now_s)
+
+    def change_agents(self, agents: Sequence[Agent], now_s: float) -> None:
+        """Let these agents work here from the next event on, and no others."""
+        self._agents = succeed(self, self._agents, agents, now_s)
+        self._agents_wait_for_start = bool(agents)
 
     def retire_agents(self) -> None:
         """Let the agents do nothing more, for the end of an experiment."""

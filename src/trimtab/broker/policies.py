@@ -56,6 +56,22 @@ delay, coordinated, pop, grape-load100, grape-delay100, grape-joint (or another 
         )
 
 
+def objection_to_change(policy: str, other: str) -> str:
+    """Why a broker that works by a policy cannot work by another from now on, empty if it can.
+
+    Files are named by whoever starts a broker, and not by whoever can reach it.
+
+    >>> objection_to_change("none", "padres"), objection_to_change("none", "my_policy.py:MyPolicy")
+    ('', 'a policy in a file is named in the network file, before brokers start')
+    """
+    if is_own(other):
+        return "a policy in a file is named in the network file, before brokers start"
+    if "coordinated" in (*policy.split("+"), *other.split("+")):
+        return "a network is coordinated from its beginning, or it is not"
+    check_policy(other)
+    return ""
+
+
 def agents_of(
     policy: Policy,
     broker: str,

@@ -19,6 +19,7 @@ from trimtab.cli import (
     move_command,
     network_commands,
     plan_command,
+    policy_command,
     replace_commands,
     simulation_commands,
     tour,
@@ -46,6 +47,7 @@ app.command("pub")(network_commands.pub)
 app.command("status")(network_commands.status)
 app.command("load")(load_command.load)
 app.command("plan")(plan_command.plan)
+app.command("policy")(policy_command.policy)
 app.add_typer(active_commands.app, name="active")
 app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")

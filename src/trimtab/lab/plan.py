@@ -6,6 +6,7 @@ Nothing here touches the network; all that is known of it is in the `Present`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -16,7 +17,7 @@ from trimtab.lab.plan_changes import changed
 from trimtab.lab.plan_present import Present, decode_present, encode_present
 from trimtab.lab.plan_risks import risks_of
 from trimtab.lab.plan_watch import READ_EVERY_S, Indices, Outcome, PlanWatch
-from trimtab.simulation.continuation import Continuation, begin_after_s
+from trimtab.simulation.continuation import FILL_WITHIN_S, Continuation, begin_after_s, filled_after_s
 from trimtab.simulation.scenario import BrokerPart, LinkPart, NetworkPart, Scenario
 
 PLAN_FILE: Final = "plan.json"
@@ -83,10 +84,11 @@ def make_plan(
     def told(which: Which) -> Callable[[float], None] | None:
         return None if on_progress is None else lambda share: on_progress(which, share)
 
+    unfilled: dict[str, None] = {}
     as_it_is = None
     if wanted != present.policy or altered != present:
-        as_it_is = continued(present, present.policy, minutes, seed, told("as it is"))
-    planned = continued(altered, wanted, minutes, seed, told("as planned"))
+        as_it_is = continued(present, present.policy, minutes, seed, on_progress=told("as it is"), unfilled=unfilled)
+    planned = continued(altered, wanted, minutes, seed, on_progress=told("as planned"), unfilled=unfilled)
     return Plan(
         network=network,
         taken_s=present.taken_s,
@@ -103,28 +105,38 @@ def make_plan(
         as_it_is=as_it_is,
         planned=planned,
         risks=risks_of(planned, altered),
-        unknown=(*present.unknown, *_always_unknown(present)),
+        unknown=(*present.unknown, *_unfilled(present, list(unfilled)), *_always_unknown(present)),
         moved_in_count={each.name: each.moved_in_count for each in present.brokers},
         sessions={each.name: each.session for each in present.brokers},
     )
 
 
 def continued(
-    present: Present, policy: str, minutes: float, seed: int, on_progress: Callable[[float], None] | None = None
+    present: Present,
+    policy: str,
+    minutes: float,
+    seed: int,
+    *,
+    on_progress: Callable[[float], None] | None = None,
+    unfilled: dict[str, None] | None = None,
 ) -> Outcome:
-    """Go on with a network for some time under a policy."""
-    begin_s = begin_after_s(present.clients, [each.bandwidth_mbps for each in present.brokers])
-    begin_s = READ_EVERY_S * -(-begin_s // READ_EVERY_S)  # readings fall on the beginning
-    scenario = scenario_of(present, policy, begin_s + 60 * minutes, seed)
-    watch = PlanWatch(
-        begin_s,
-        60 * minutes,
-        meter_window_s=present.options.meter_window_s,
-        padres=present.padres,
-        edges=present.edges,
-        on_progress=on_progress,
+    """Go on with a network for some time under a policy; brokers whose queues are shorter than they were are noted."""
+    publish_from_s = begin_after_s(present.clients, [each.bandwidth_mbps for each in present.brokers])
+    seen_from_s = READ_EVERY_S * math.ceil((publish_from_s + present.options.meter_window_s) / READ_EVERY_S)
+    scenario = scenario_of(present, policy, seen_from_s, seed)
+    waiting = {each.name: each.waiting_count + each.queued_count for each in present.brokers if each.has_backlog}
+    begin_s, never = filled_after_s(
+        msgspec.structs.replace(scenario, duration_s=seen_from_s + FILL_WITHIN_S),
+        present.clients,
+        publish_from_s,
+        seen_from_s,
+        waiting,
     )
-    return watch.outcome(policy, Continuation(scenario, present.clients, begin_s, watch).run())
+    if unfilled is not None:
+        unfilled.update(dict.fromkeys(never))
+    scenario = msgspec.structs.replace(scenario, duration_s=begin_s + 60 * minutes)
+    watch = PlanWatch(begin_s, 60 * minutes, padres=present.padres, edges=present.edges, on_progress=on_progress)
+    return watch.outcome(policy, Continuation(scenario, present.clients, publish_from_s, begin_s, watch).run())
 
 
 def scenario_of(present: Present, policy: str, duration_s: float, seed: int) -> Scenario:
@@ -170,6 +182,14 @@ def indices_now(load: dict[str, float], clients_count: int) -> Indices:
     """What a broker tells of itself, as far as a plan is about it."""
     values = {name: load[name] for name in Indices.__struct_fields__ if name != "clients_count"}
     return Indices(clients_count=clients_count, **values)
+
+
+def _unfilled(present: Present, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    counts = {each.name: each.waiting_count + each.queued_count for each in present.brokers}
+    told = ", ".join(f"{counts.get(name, 0):,} at {name}" for name in names)
+    return [f"what waits in queues ({told}): traffic as measured does not fill them, and they begin shorter"]
 
 
 def _always_unknown(present: Present) -> list[str]:

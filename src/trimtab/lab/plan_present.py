@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,9 @@ from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.snapshots import Snapshot
 from trimtab.relocation.config import RelocationConfig
 from trimtab.simulation.continuation import ContinuedClient, Wanted
+
+BACKLOG_MIN_COUNT: Final = 100
+"""Fewer messages than this wait at any busy broker now and then."""
 
 CpuSource: TypeAlias = Literal["enforced", "measured", "unknown"]
 
@@ -49,6 +52,11 @@ class BrokerPresent(msgspec.Struct, frozen=True, kw_only=True):
     moved_in_count: int = 0
     session: str = ""
     """The life of the broker that told this."""
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether so much waits that it is no matter of a moment."""
+        return self.waiting_count + self.queued_count >= BACKLOG_MIN_COUNT
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +294,3 @@ def _note_brokers(
     free = [each.name for each in brokers if each.cpu_mhz is None and each.name in told]
     if free:
         unknown.append(f"{', '.join(free)} matched nothing: how long matching takes there is not known, and left out")
-    waiting = [each for each in brokers if each.waiting_count + each.queued_count > 0]
-    if waiting:
-        counts = ", ".join(f"{each.waiting_count + each.queued_count:,} at {each.name}" for each in waiting)
-        unknown.append(f"messages that wait in queues ({counts}) are not continued: the plan begins with empty queues")

@@ -51,7 +51,7 @@ class BrokerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a broker."""
 
     begin: Indices
-    """When its meters had seen enough, and little had been done."""
+    """When the policy began."""
     end: Indices
     highest_ratio: float
     """The highest of its utilisation ratios at any reading."""
@@ -60,7 +60,7 @@ class BrokerOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a network; times are since publications began."""
+    """What became of a network; times are since its policy began."""
 
     policy: str
     duration_s: float
@@ -100,14 +100,12 @@ class PlanWatch:
         begin_s: float,
         duration_s: float,
         *,
-        meter_window_s: float,
         padres: PadresConfig,
         edges: Sequence[str],
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self._begin_s = begin_s
         self._duration_s = duration_s
-        self._window_s = meter_window_s
         self._padres = padres
         self._edges = edges
         self._on_progress = on_progress
@@ -126,7 +124,7 @@ class PlanWatch:
     def record(self, record: AnyRecord) -> None:
         """Something happened."""
         match record:
-            case DeliveryRecord():
+            case DeliveryRecord() if record.time_s >= self._begin_s:
                 self._delays.recent_s.append(record.delay_s)
                 if record.time_s - self._begin_s >= self._end_from_s:
                     self._end_delays.recent_s.append(record.delay_s)
@@ -165,12 +163,12 @@ class PlanWatch:
             policy=policy,
             duration_s=self._duration_s,
             brokers={name: self._broker(name, readings) for name in (readings[-1][1] if readings else {})},
-            deliveries_count=summary.deliveries_count,
+            deliveries_count=self._delays.count,
             delay_mean_s=self._delays.mean_s,
             delay_p99_s=self._delays.percentile_s(99),
             end_delay_mean_s=self._end_delays.mean_s,
             end_delay_p99_s=self._end_delays.percentile_s(99),
-            late_count=summary.late_count,
+            late_count=sum(self._late.values()),
             late_clients=tuple(sorted(self._late)),
             moves_count=sum(moved.values()),
             stayed_count=sum(each.outcome == "stayed" for each in self._moves),
@@ -187,8 +185,7 @@ class PlanWatch:
 
     def _broker(self, name: str, readings: Sequence[tuple[float, Mapping[str, LoadRecord]]]) -> BrokerOutcome:
         own = [(time_s, loads[name]) for time_s, loads in readings if name in loads]
-        seen_from_s = min(self._window_s, 0.5 * self._duration_s)
-        begin = [load for time_s, load in own if seen_from_s <= time_s <= seen_from_s + 2 * READ_EVERY_S]
+        begin = [load for time_s, load in own if time_s < READ_EVERY_S]
         end = [load for time_s, load in own if time_s >= self._end_from_s]
         overloaded_s = sum(
             later_s - earlier_s for (earlier_s, _), (later_s, load) in pairwise(own) if _highest(load) > 1.0
@@ -201,8 +198,6 @@ class PlanWatch:
         )
 
     def _is_level(self, readings: Sequence[tuple[float, Mapping[str, LoadRecord]]], time_s: float) -> bool:
-        if time_s < self._window_s:
-            return False  # the meters have not seen enough
         over = [loads for at_s, loads in readings if time_s - LEVEL_OVER_S <= at_s <= time_s]
         for index in ("input_utilization_ratio", "output_utilization_ratio"):
             means = [fmean(getattr(loads[name], index) for loads in over) for name in self._edges]

@@ -21,8 +21,9 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
-from trimtab.broker.policies import COORDINATOR_NAME, agents_of
+from trimtab.broker.policies import COORDINATOR_NAME, agents_of, objection_to_change
 from trimtab.broker.turns import Turns
+from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
 from trimtab.network.back_end import BackEndLine
@@ -76,6 +77,7 @@ from trimtab.protocol.frames import (
     MoveRequest,
     Payload,
     PlaceRequest,
+    PolicyRequest,
     ReplaceRequest,
     ReplicaRequest,
     StatusReply,
@@ -154,22 +156,9 @@ class BrokerServer:
                 reorders=order.reorders,
             )
             self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
-        self.broker = Broker(
-            config,
-            []
-            if config.assists
-            else agents_of(
-                self._policy,
-                name,
-                f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network",
-                plan.padres,
-                coordination=plan.coordination,
-                site=self._entry.site,
-                relocation=plan.relocation,
-                delay=plan.delay,
-            ),
-            self._started_s,
-        )
+        self._plan = plan
+        self._name = name
+        self.broker = Broker(config, [] if config.assists else self._agents_of(self._policy), self._started_s)
         url = plan.options.back_end
         self._back_end = BackEndLine(url, name, self._back_end_said) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
@@ -199,7 +188,14 @@ class BrokerServer:
         if plan.options.disk:
             self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
         self._disk_problem = ""
-        self._requests = Requests(self.broker, self._links, self._replacing, self._end_link, self._schedule)
+        self._requests = Requests(
+            self.broker,
+            self._links,
+            self._replacing,
+            end_link=self._end_link,
+            schedule=self._schedule,
+            change_policy=self._change_policy,
+        )
         self._snapshots = self._requests.snapshots
         self._recorder = recorder
         self._load_records = LoadRecords(self.broker)
@@ -207,6 +203,36 @@ class BrokerServer:
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._loop: asyncio.AbstractEventLoop
         self._on_links_up: Callable[[], None] | None = None
+
+    def _agents_of(self, policy: str) -> list[Agent]:
+        plan, name = self._plan, self._name
+        return agents_of(
+            policy,
+            name,
+            f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network",
+            plan.padres,
+            coordination=plan.coordination,
+            site=self._entry.site,
+            relocation=plan.relocation,
+            delay=plan.delay,
+        )
+
+    def _change_policy(self, policy: str) -> str:
+        """Work by another policy from now on; returns why not, if so."""
+        try:
+            problem = objection_to_change(self._policy, policy)
+            if problem or policy == self._policy:
+                return problem
+            agents = self._agents_of(policy)
+        except ValueError as error:
+            return str(error)
+        if self.broker.config.assists:
+            return "an assistant has no policy"
+        log.info("%s: the policy is %s, it was %s", self.broker.name, policy, self._policy)
+        self._policy = policy
+        self.broker.change_agents(agents, now_s())
+        self._wake()
+        return ""
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once the broker listens and all its links are up."""
@@ -292,6 +318,7 @@ class BrokerServer:
                 | ReplicaRequest()
                 | WhereRequest()
                 | SnapshotRequest()
+                | PolicyRequest()
             ):
                 self._await_greeting_no_more(connection)
                 self._requests.take(connection, frame)

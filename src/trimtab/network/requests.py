@@ -22,6 +22,8 @@ from trimtab.protocol.frames import (
     MoveRequest,
     PlaceReply,
     PlaceRequest,
+    PolicyReply,
+    PolicyRequest,
     ReplaceReply,
     ReplaceRequest,
     ReplicaReply,
@@ -44,9 +46,19 @@ Request: TypeAlias = (
     | ReplicaRequest
     | WhereRequest
     | SnapshotRequest
+    | PolicyRequest
 )
 Answer: TypeAlias = (
-    StatusReply | PlaceReply | LinkReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply | Snapshot
+    StatusReply
+    | PlaceReply
+    | LinkReply
+    | MoveReply
+    | ReplaceReply
+    | AssistReply
+    | ReplicaReply
+    | WhereReply
+    | Snapshot
+    | PolicyReply
 )
 
 
@@ -58,14 +70,17 @@ class Requests:
         broker: Broker,
         links: NeighbourLinks,
         replacing: Replacing | None,
+        *,
         end_link: Callable[[str], None],
         schedule: Callable[[], None],
+        change_policy: Callable[[str], str],
     ) -> None:
         self._broker = broker
         self._links = links
         self._replacing = replacing
         self._end_link = end_link
         self._schedule = schedule
+        self._change_policy = change_policy
         self.snapshots = Snapshots(broker)
         """Those who want to know for a while what clients publish."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,13 +111,17 @@ class Requests:
         | ReplaceRequest
         | AssistRequest
         | ReplicaRequest
-        | WhereRequest,
+        | WhereRequest
+        | PolicyRequest,
     ) -> Frame:
         here = self._broker.name
         match request:
             case PlaceRequest(client=client, site=site):
                 place = self._broker.place(client, site, now_s())
                 return PlaceReply(place.broker, place.address, place.reason)
+            case PolicyRequest(policy=policy):
+                problem = self._change_policy(policy)
+                return PolicyReply(not problem, problem)
             case WhereRequest(broker=broker):
                 address = self._broker.config.address if broker == here else self._broker.reach.address_of(broker)
                 return WhereReply(address)

@@ -18,6 +18,8 @@ from trimtab.protocol.frames import (
     MoveRequest,
     PlaceReply,
     PlaceRequest,
+    PolicyReply,
+    PolicyRequest,
     ReplaceReply,
     ReplaceRequest,
     ReplicaReply,
@@ -39,9 +41,19 @@ _Request: TypeAlias = (
     | ReplicaRequest
     | WhereRequest
     | SnapshotRequest
+    | PolicyRequest
 )
 _Reply: TypeAlias = (
-    StatusReply | LinkReply | PlaceReply | MoveReply | ReplaceReply | AssistReply | ReplicaReply | WhereReply | Snapshot
+    StatusReply
+    | LinkReply
+    | PlaceReply
+    | MoveReply
+    | ReplaceReply
+    | AssistReply
+    | ReplicaReply
+    | WhereReply
+    | Snapshot
+    | PolicyReply
 )
 _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     StatusRequest: StatusReply,
@@ -53,6 +65,7 @@ _REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
     ReplicaRequest: ReplicaReply,
     WhereRequest: WhereReply,
     SnapshotRequest: Snapshot,
+    PolicyRequest: PolicyReply,
 }
 
 LINK_WITHIN_S: Final = 15.0
@@ -113,6 +126,13 @@ async def ask_where(address: Address, broker: str, within_s: float = 2.0) -> str
     reply = await _ask(address, WhereRequest(broker), within_s)
     assert isinstance(reply, WhereReply)
     return reply.address
+
+
+async def ask_policy(address: Address, policy: str, within_s: float = 10.0) -> PolicyReply:
+    """Ask the broker at an address to work by a policy; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, PolicyRequest(policy), within_s)
+    assert isinstance(reply, PolicyReply)
+    return reply
 
 
 async def ask_snapshot(address: Address, sample_s: float, within_s: float = 10.0) -> Snapshot:

@@ -283,6 +283,19 @@ class WhereReply(msgspec.Struct, frozen=True, tag_field="frame", tag="where", om
     address: str = ""
 
 
+class PolicyRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="policy?"):
+    """Ask a broker to work by another policy from now on; needs no greeting."""
+
+    policy: str
+
+
+class PolicyReply(msgspec.Struct, frozen=True, tag_field="frame", tag="policy", omit_defaults=True):
+    """The broker works by that policy, or it does not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
 MapFrame: TypeAlias = (
     Hello
     | Ack
@@ -305,6 +318,8 @@ MapFrame: TypeAlias = (
     | WhereReply
     | SnapshotRequest
     | Snapshot
+    | PolicyRequest
+    | PolicyReply
 )
 """The frames that travel as maps."""
 

@@ -219,6 +219,12 @@ class BrokerHost:
             self._carry_out(self.broker.handle(Stored(number), self._clock.now_s))
             self.pump()
 
+    def change_agents(self, agents: Sequence[Agent]) -> None:
+        """Let these agents work in the broker from now on."""
+        self.broker.change_agents(agents, self._clock.now_s)
+        self._carry_out(self.broker.handle(_WAKE, self._clock.now_s))
+        self.pump()
+
     # ---- pauses ----
 
     def pause(self, for_s: float) -> bool:

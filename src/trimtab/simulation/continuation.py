@@ -1,28 +1,38 @@
 """Goes on with a network that runs somewhere else: the same brokers, clients and filters, in virtual time.
 
-Clients join the brokers where they are, at once and before anything is published. From `begin_s` on each publisher
-publishes at its measured rate what it was seen to publish: its sampled publications in a random order, all of them
-before any comes again, so that the overlaps between filters are those of the real network. The brokers, their agents
-and the checkers are those of every scenario (`run.py`).
+Clients join the brokers where they are, at once and before anything is published. From `publish_from_s` on each
+publisher publishes at its measured rate what it was seen to publish: its sampled publications in a random order, all
+of them before any comes again, so that the overlaps between filters are those of the real network. At first no policy
+is at work, until meters have seen enough and queues have filled up to what waits in the real ones; then the policy is
+switched on, as `trimtab policy` does it. Brokers, agents and checkers are those of every scenario (`run.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
 import msgspec
 
+from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.protocol.messages import WireValue, Within
 from trimtab.protocol.records import Recorder
+from trimtab.simulation.capacity import queued_count
 from trimtab.simulation.run import ScenarioRun, Summary
 from trimtab.simulation.scenario import Scenario
 from trimtab.simulation.world import World
 
 JOIN_S: Final = 0.1
 """When clients join; links stand then."""
+
+LOOK_EVERY_S: Final = 5.0
+GROWS_WITHIN_S: Final = 30.0
+"""While queues fill up they are looked at so often; one that has not grown for so long will not grow."""
+
+FILL_WITHIN_S: Final = 900.0
+"""Queues are given up to fill for this long at most."""
 
 FILTER_BYTES: Final = 300
 """What telling a neighbour of a filter and its confirmation take on a wire, generously."""
@@ -61,17 +71,20 @@ class Continuation:
         self,
         scenario: Scenario,
         clients: Sequence[ContinuedClient],
-        begin_s: float,
+        publish_from_s: float,
+        switch_s: float | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """Publications begin then, and end with the scenario."""
+        """Publications begin then, and end with the scenario; its policy is switched on later, or never."""
         self._scenario = scenario
-        self._begin_s = begin_s
+        self._publish_from_s = publish_from_s
         self._clients = clients
-        self._run = ScenarioRun(scenario, recorder=recorder)
+        self._run = ScenarioRun(msgspec.structs.replace(scenario, policy="none"), recorder=recorder)
         world = self._run.world
         world.sizes_bytes.update({each.name: each.size_bytes for each in clients if each.size_bytes})
         world.at(JOIN_S, self._join)
+        if switch_s is not None and scenario.policy != "none":
+            world.at(switch_s, self._switch_on)
 
     @property
     def world(self) -> World:
@@ -81,6 +94,21 @@ class Continuation:
     def run(self) -> Summary:
         """Let it happen, check it and sum it up."""
         return self._run.run()
+
+    def _switch_on(self) -> None:
+        scenario, world = self._scenario, self._run.world
+        sites = {broker.name: broker.site for broker in scenario.broker}
+        for name, host in world.brokers.items():
+            agents = agents_of(
+                scenario.policy,
+                name,
+                self._run.seed,
+                scenario.padres,
+                site=sites[name],
+                relocation=scenario.relocation,
+                delay=scenario.delay,
+            )
+            host.change_agents(agents)
 
     def _join(self) -> None:
         world, latency_s = self._run.world, self._scenario.network.latency_s
@@ -96,7 +124,7 @@ class Continuation:
                 world.subscribe(client.name, wanted.filter, wanted.within_s)
             if client.publishes:
                 source = _Source(client, Random(f"{self._run.seed} {client.name}"))
-                world.at(self._begin_s + source.rng.uniform(0.0, 1.0 / client.rate_per_s), self._publish, source)
+                world.at(self._publish_from_s + source.rng.uniform(0.0, 1.0 / client.rate_per_s), self._publish, source)
 
     def _publish(self, source: _Source) -> None:
         world = self._run.world
@@ -138,3 +166,37 @@ def begin_after_s(clients: Sequence[ContinuedClient], bandwidths_mbps: Sequence[
     slowest_mbps = min((each for each in bandwidths_mbps if each is not None), default=None)
     sending_s = 0.0 if slowest_mbps is None else filters_count * FILTER_BYTES * 8 / slowest_mbps / 1e6
     return 1.0 + sending_s
+
+
+def filled_after_s(
+    scenario: Scenario,
+    clients: Sequence[ContinuedClient],
+    publish_from_s: float,
+    seen_from_s: float,
+    waiting_counts: Mapping[str, int],
+) -> tuple[float, list[str]]:
+    """When meters have seen enough and so much waits in each broker's queues, and the brokers where it never does.
+
+    It is tried out: the same seed gives the same history.
+    """
+    world = Continuation(scenario, clients, publish_from_s).world
+    time_s, ends_s = seen_from_s, seen_from_s + FILL_WITHIN_S
+    world.run(time_s)
+    left = {name: (0, time_s) for name, count in waiting_counts.items() if count > 0}
+    """Brokers whose queues are too short: the most that has waited there, and since when that is so."""
+    never: list[str] = []
+    while True:
+        for name, (most_count, since_s) in list(left.items()):
+            broker = world.brokers[name].broker
+            count = broker.data_count + queued_count(broker)
+            if count >= waiting_counts[name]:
+                del left[name]
+            elif count > most_count:
+                left[name] = (count, time_s)
+            elif time_s - since_s >= GROWS_WITHIN_S:
+                del left[name]
+                never.append(name)
+        if not left or time_s >= ends_s:
+            return time_s, [*never, *left]
+        time_s += LOOK_EVERY_S
+        world.run(time_s)
