@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,13 +15,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from trimtab.cli.demo_view import live_view, progress_line, summary_lines
 from trimtab.cli.main import app
 from trimtab.lab import demonstration
 from trimtab.lab.channel_account import ChannelCounts
-from trimtab.lab.demonstration import Demonstration, DemoOptions, DemoSummary
+from trimtab.lab.demonstration import Bundle, Demonstration, DemoOptions, DemoSummary
 from trimtab.lab.load_report import LoadReport
 
 ENDS_WITHIN_S = 120.0
@@ -31,8 +34,17 @@ def trimtab(*arguments: str) -> tuple[int, str]:
 
 
 def start(out: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "trimtab", "demo", "--out", str(out), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    """With a folder that is named as seen from where it starts, as `make demo` does."""
+    command = [sys.executable, "-m", "trimtab", "demo", "--out", out.name, *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=out.parent
+    )
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A folder whose name no other process has in its command line."""
+    return tmp_path / f"demo-{secrets.token_hex(6)}"
 
 
 def started_for(out: Path) -> list[str]:
@@ -43,7 +55,7 @@ def started_for(out: Path) -> list[str]:
             text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if str(out) in text:
+        if out.name in text:
             found.append(text)
     return found
 
@@ -62,8 +74,7 @@ def until(is_so: Callable[[], bool]) -> None:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 
 
-def test_a_short_run_with_spark_accounts_for_every_delivery_and_notification(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
+def test_a_short_run_with_spark_accounts_for_every_delivery_and_notification(out: Path) -> None:
     process = start(out, "--minutes", "0.25", "--subscribers", "40", "--quick-start")
     output, errors = process.communicate(timeout=2 * ENDS_WITHIN_S)
     assert errors == "" and "\x1b" not in output  # there is no terminal
@@ -83,21 +94,9 @@ def test_a_short_run_with_spark_accounts_for_every_delivery_and_notification(tmp
     assert started_for(out) == []
 
 
-def test_programs_get_the_summary_alone(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
-    code, output = trimtab(
-        "demo", "--minutes", "0.05", "--subscribers", "40", "--no-spark", "--out", str(out), "--json"
-    )
-    summary = json.loads(output)
-    assert summary["load"]["lost_count"] == 0 and summary["load"]["expected_count"] > 0
-    assert summary["channels"] is None and summary["channels_problem"] is None
-    assert code == (0 if summary["load"]["level_after_s"] is not None else 1)
-
-
 @needs_proc
 @pytest.mark.parametrize(("number", "waits_for"), [(signal.SIGINT, "java"), (signal.SIGTERM, "trimtab broker")])
-def test_a_signal_at_any_time_leaves_no_process_behind(tmp_path: Path, number: signal.Signals, waits_for: str) -> None:
-    out = tmp_path / "demo"
+def test_a_signal_at_any_time_leaves_no_process_behind(out: Path, number: signal.Signals, waits_for: str) -> None:
     process = start(out, "--subscribers", "40", *(["--no-spark"] if waits_for != "java" else []))
     until(lambda: is_started(out, waits_for))
     os.killpg(process.pid, number)  # as a terminal does with Ctrl-C
@@ -108,8 +107,7 @@ def test_a_signal_at_any_time_leaves_no_process_behind(tmp_path: Path, number: s
 
 
 @needs_proc
-def test_brokers_and_spark_end_when_the_demonstration_is_killed(tmp_path: Path) -> None:
-    out = tmp_path / "demo"
+def test_brokers_end_when_the_demonstration_is_killed(out: Path) -> None:
     process = start(out, "--subscribers", "10", "--no-spark")
     until(lambda: is_started(out, "trimtab broker"))
     process.kill()
@@ -140,6 +138,31 @@ def test_missing_packages_are_told_and_the_rest_is_shown(tmp_path: Path, monkeyp
     assert shown.note == "no channels: pyspark missing; pip install 'trimtab[active]' brings it"
     live_view(shown)
     assert progress_line(shown).endswith("starting")
+
+
+def test_a_spark_that_does_not_start_is_a_problem_and_not_the_end(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIMTAB_JAVA_HOME", str(tmp_path))
+    code, output = trimtab("demo", "--minutes", "0.05", "--subscribers", "20", "--out", str(out), "--json")
+    summary = json.loads(output)  # nothing else is printed
+    assert code == 1 and summary["load"]["lost_count"] == 0 and summary["load"]["expected_count"] > 0
+    problem = f"trimtab active start did not start: TRIMTAB_JAVA_HOME is {tmp_path}"
+    assert summary["channels_problem"].startswith(problem)
+    assert f"Not reached: {problem}" in (out / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
+def test_the_view_fits_the_terminal(tmp_path: Path, width: int, height: int) -> None:
+    shown = Demonstration(DemoOptions(out=tmp_path), lambda: False)
+    shown.statuses = {f"B{number}": None for number in range(5)}
+    for number in range(30):
+        shown.bundles.append(Bundle(float(number), "B1", "B2", str(number), 3))
+    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True)
+    lines = console.render_lines(live_view(shown, width, height - 1), pad=False)
+    assert len(lines) < height
+    text = "".join(segment.text for line in lines for segment in line)
+    assert "B4" in text and "B1 gave 3 subscribers to B2" in text
 
 
 def a_summary(**changes: object) -> DemoSummary:

@@ -56,6 +56,7 @@ def start_spark(settings: SparkSettings, work_dir: Path) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError:
         raise ActiveDataError("active data needs Spark: pip install 'trimtab[active]'") from None
+    work_dir = work_dir.absolute()
     work_dir.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable

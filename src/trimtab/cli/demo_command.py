@@ -102,13 +102,13 @@ def _run(options: DemoOptions, *, as_json: bool) -> int:
     demonstration = Demonstration(options, stop.is_set)
     try:
         summary = run(_shown(demonstration, as_json=as_json))
+        stop.uninstall()
         _tell(options, summary, demonstration, as_json=as_json)
     except Stopped:
         typer.echo("stopped; all processes have ended", err=True)
         return 128 + (stop.number or 0)
     except (NetworkError, ClientError, RecordsError) as error:
-        typer.echo(printable(str(error)), err=True)
-        typer.echo(f"what the brokers said is in {options.out / 'brokers.log'}", err=True)
+        typer.echo(printable(f"{error}; what the brokers said is in {options.out / 'brokers.log'}"), err=True)
         return 1
     return 0 if summary.is_good else 1
 
@@ -123,10 +123,10 @@ async def _shown(demonstration: Demonstration, *, as_json: bool) -> DemoSummary:
 
         from trimtab.cli.demo_view import live_view
 
-        with Live(live_view(demonstration), auto_refresh=False, transient=True) as live:
+        with Live(auto_refresh=False, transient=True) as live:
             while not working.done():
+                live.update(live_view(demonstration, *live.console.size), refresh=True)
                 await asyncio.wait([working], timeout=REFRESH_EVERY_S)
-                live.update(live_view(demonstration), refresh=True)
     else:
         from trimtab.cli.demo_view import progress_line
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from trimtab.protocol.frames import BrokerStatus
 
 BAR_CHARS_COUNT: Final = 14
+WIDE_CHARS_COUNT: Final = 100
+TALL_LINES_COUNT: Final = 30
+CHANNELS_LINES_COUNT: Final = 10
+OTHER_LINES_COUNT: Final = 15
+"""A terminal with fewer columns gets shorter bars; one with fewer lines gets channels in one line, and fewer moves."""
+
 FULL_RATIO: Final = 1.2
 """The end of a bar; an overloaded broker is asked for more than it can do."""
 
@@ -24,32 +30,42 @@ BUSY_RATIO: Final = 0.6
 OVERLOADED_RATIO: Final = 0.9
 
 
-def live_view(demo: Demonstration) -> RenderableType:
-    """Clock, brokers, moves and channels as they are at the moment."""
-    parts: list[RenderableType] = [_clock(demo), _brokers(demo), _moves(demo)]
+def live_view(demo: Demonstration, width: int = 120, height: int = 40) -> RenderableType:
+    """Clock, brokers, moves and channels as they are at the moment, in so many columns and lines."""
+    channels: RenderableType | None = None
+    channels_height = 0
     if demo.channels is not None:
-        parts.append(_channels(demo))
+        is_tall = height >= TALL_LINES_COUNT
+        channels = _channels(demo) if is_tall else _channels_line(demo)
+        channels_height = CHANNELS_LINES_COUNT if is_tall else 1
     elif demo.note is not None:
-        parts.append(Text(demo.note, style="yellow"))
-    return Group(*parts)
+        channels, channels_height = Text(demo.note, style="yellow"), 1
+    moves_count = max(1, min(demo.bundles.maxlen or 1, height - OTHER_LINES_COUNT - channels_height))
+    parts = [_clock(demo), _brokers(demo, width), _moves(demo, moves_count)]
+    return Group(*parts, *(() if channels is None else (channels,)))
 
 
 def _clock(demo: Demonstration) -> RenderableType:
-    until_s = 60 * demo.options.minutes
-    text = Text.assemble(
-        (f" {demo.time_s:4.0f} s ", "bold reverse"), f" of about {until_s:.0f}   ", (demo.phase, "bold")
-    )
+    ends = f" of about {60 * demo.options.minutes:.0f}   "
+    text = Text.assemble((f" {demo.time_s:4.0f} s ", "bold reverse"), ends, (demo.phase, "bold"), overflow="ellipsis")
+    text.no_wrap = True
     load = demo.load
     if load is not None:
-        published, expected, delivered, _ = load.counts
-        text.append(
-            f"\n {published:,} publications, {delivered:,} deliveries of {expected:,} that must happen so far", "dim"
-        )
+        published, expected, _, undelivered = load.counts
+        done = f"{expected - undelivered:,} of {expected:,} deliveries that must happen so far"
+        text.append(f"\n {published:,} publications, {done}; {load.moves_count:,} moves", "dim")
     return text
 
 
-def _brokers(demo: Demonstration) -> Table:
-    table = Table(title="Brokers", title_justify="left", expand=True)
+def _table(title: Text) -> Table:
+    return Table(title=title, title_justify="left", title_style="", expand=True, box=SIMPLE_HEAD, show_edge=False)
+
+
+def _brokers(demo: Demonstration, width: int) -> Table:
+    table = Table(
+        title="Brokers", title_justify="left", title_style="bold", expand=True, box=SIMPLE_HEAD, show_edge=False
+    )
+    bar_chars_count = BAR_CHARS_COUNT if width >= WIDE_CHARS_COUNT else BAR_CHARS_COUNT // 2
     table.add_column("broker")
     table.add_column("matching", no_wrap=True)
     table.add_column("bandwidth", no_wrap=True)
@@ -62,8 +78,8 @@ def _brokers(demo: Demonstration) -> Table:
             continue
         table.add_row(
             name,
-            _bar(status.load["input_utilization_ratio"]),
-            _bar(status.load["output_utilization_ratio"]),
+            _bar(status.load["input_utilization_ratio"], bar_chars_count),
+            _bar(status.load["output_utilization_ratio"], bar_chars_count),
             f"{_queued_count(status):,}",
             f"{_clients_count(status):,}",
             Text(printable(_doing(status))),
@@ -79,15 +95,15 @@ def _clients_count(status: BrokerStatus) -> int:
     return sum(peer.role == "client" for peer in status.peers)
 
 
-def _bar(ratio: float) -> Text:
+def _bar(ratio: float, chars_count: int = BAR_CHARS_COUNT) -> Text:
     """A share of a capacity.
 
     >>> _bar(0.6).plain
     '███████        60 %'
     """
-    filled = round(BAR_CHARS_COUNT * min(ratio, FULL_RATIO) / FULL_RATIO)
+    filled = round(chars_count * min(ratio, FULL_RATIO) / FULL_RATIO)
     style = "red" if ratio >= OVERLOADED_RATIO else "yellow" if ratio >= BUSY_RATIO else "green"
-    return Text.assemble(("█" * filled, style), " " * (BAR_CHARS_COUNT - filled), f"{ratio:4.0%}".replace("%", " %"))
+    return Text.assemble(("█" * filled, style), " " * (chars_count - filled), f"{ratio:4.0%}".replace("%", " %"))
 
 
 def _doing(status: BrokerStatus) -> str:
@@ -99,22 +115,36 @@ def _doing(status: BrokerStatus) -> str:
     return f"{agent.role}: {agent.doing}"
 
 
-def _moves(demo: Demonstration) -> Panel:
+def _moves(demo: Demonstration, lines_count: int) -> RenderableType:
     lines = [
-        f"{bundle.at_s:4.0f} s   {bundle.from_broker} gave {bundle.count} subscriber{'s' * (bundle.count != 1)} "
+        f" {bundle.at_s:4.0f} s   {bundle.from_broker} gave {bundle.count} subscriber{'s' * (bundle.count != 1)} "
         f"to {bundle.to_broker}"
         for bundle in demo.bundles
     ]
-    return Panel(Text("\n".join(reversed(lines)) or "nobody has moved yet"), title="Moves", title_align="left")
+    text = "\n".join(lines[: -lines_count - 1 : -1]) or " nobody has moved yet"
+    return Text.assemble(("\nMoves\n", "bold"), text, "\n")
+
+
+def _channels_line(demo: Demonstration) -> RenderableType:
+    channels = demo.channels
+    assert channels is not None
+    counts = channels.counts()
+    medians = [view.latency_median_s for view in channels.views() if view.latency_median_s is not None]
+    latency = f", about {sum(medians) / len(medians):.1f} s from report to subscriber" if medians else ""
+    told = f"{counts.arrived_count:,} of {counts.expected_count:,} notifications{latency}"
+    return Text.assemble(
+        ("Channels on Spark: ", "bold"), f"{told}; {channels.doing}", overflow="ellipsis", no_wrap=True
+    )
 
 
 def _channels(demo: Demonstration) -> RenderableType:
     channels = demo.channels
     assert channels is not None
-    table = Table(title=f"Channels on Spark: {channels.doing}", title_justify="left", expand=True)
+    title = Text.assemble(("Channels on Spark: ", "bold"), channels.doing)
+    table = _table(title)
     table.add_column("channel")
-    for title in ("subscriptions", "notifications", "of", "median s", "longest s"):
-        table.add_column(title, justify="right")
+    for heading in ("subscriptions", "notifications", "of", "median s", "longest s"):
+        table.add_column(heading, justify="right")
     for view in channels.views():
         table.add_row(
             view.name,
@@ -166,7 +196,7 @@ def summary_lines(summary: DemoSummary) -> Iterator[str]:
         f"out of order {load.reordered_count:,}."
     )
     channels = summary.channels
-    if channels is not None:
+    if channels is not None and (channels.expected_count or summary.channels_problem is None):
         yield (
             f"Channels on Spark: {channels.arrived_count:,} of {channels.expected_count:,} notifications about "
             f"{summary.reports_count:,} reports; lost {channels.missing_count:,}, doubled {channels.twice_count:,}, "

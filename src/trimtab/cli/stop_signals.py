@@ -25,6 +25,11 @@ class StopSignals:
             signal.signal(number, lambda got, _: stop.set(got))
         return stop
 
+    def uninstall(self) -> None:
+        """From now on the signals do what they usually do."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     def set(self, number: int | None = None) -> None:
         """Ask for the end."""
         self.number = number if self.number is None else self.number

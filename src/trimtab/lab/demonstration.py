@@ -22,6 +22,7 @@ from trimtab.lab.channel_account import ChannelCounts
 from trimtab.lab.demonstration_channels import PEOPLE_COUNT, EmergencyChannels
 from trimtab.lab.live_load import LoadRun
 from trimtab.lab.load_report import LoadOptions, LoadReport
+from trimtab.lab.open_files import allow_open_files
 from trimtab.lab.own_process import ActiveProcess
 from trimtab.lab.record_files import RecordFiles
 from trimtab.network.address import Address
@@ -67,7 +68,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     out: Path
     minutes: Annotated[float, msgspec.Meta(gt=0, le=60)] = 2.0
-    subscribers_count: Annotated[int, msgspec.Meta(ge=1, le=5_000)] = 400
+    subscribers_count: Annotated[int, msgspec.Meta(ge=1, le=2_000)] = 400
     with_spark: bool = True
     seed: int = 1
     spark_options: tuple[str, ...] = ()
@@ -179,12 +180,13 @@ class Demonstration:
     async def run(self) -> DemoSummary:
         """Run it to its end; raises `Stopped`, `NetworkError` or `ClientError`, and leaves no process behind."""
         options = self.options
+        allow_open_files()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context((options.out / "brokers.log").open("wb"))
             active = None
             if self._with_spark:
-                spark_log = stack.enter_context((options.out / "active.log").open("wb"))
-                active = ActiveProcess(options.out / "active", options=options.spark_options, log=spark_log)
+                log_file = options.out / "active.log"
+                active = ActiveProcess(options.out / "active", options=options.spark_options, log=log_file)
                 stack.callback(active.stop)
             plan = plan_with("" if active is None else active.url)
             network = Network(plan, log=log, records=self.records)
@@ -298,4 +300,4 @@ class Demonstration:
             return f"{self.options.subscribers_count} subscribers join {WEAKEST}, the weakest broker"
         if load.level_after_s is None:
             return "all have joined; the brokers measure their load and move subscribers while traffic flows"
-        return f"the load has been level since {load.level_after_s:.0f} s; traffic goes on"
+        return f"the load was level after {load.level_after_s:.0f} s; traffic goes on"

@@ -24,8 +24,6 @@ FIGURES: Final = {
     "output-queue-delay": "How long messages waited to be sent",
     "notification-latency": "From a report to its subscribers, through Spark and the brokers",
 }
-"""What the page shows; all that were drawn are in the folder `figures`."""
-
 LATENCY_OVER_S: Final = 5.0
 
 
@@ -44,7 +42,7 @@ def write_demo_report(
     began_s = beginning_s(min(read_records(records, "load")["time_s"].to_pylist(), default=0.0))
     parts = [f"<p>{'<br>'.join(html.escape(line) for line in summary)}</p>"]
     try:
-        figures = {path.stem: path for path in draw_run(records, out / "figures")}
+        figures = {path.stem: path for path in draw_run(records, out / "figures", FIGURES)}
         if latencies_s:
             path = _draw_latencies([(time_s - began_s, each_s) for time_s, each_s in latencies_s], out / "figures")
             figures[path.stem] = path

@@ -9,7 +9,7 @@ sessions that moved subscribers are marked at the lower edge of the figures over
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, Final
@@ -28,11 +28,11 @@ DELAY_OVER_S: Final = 20.0
 """The delivery delay, too."""
 
 
-def draw_run(folder: Path, to: Path) -> list[Path]:
-    """Draw all figures for which there are records; the paths of the files."""
+def draw_run(folder: Path, to: Path, only: Collection[str] | None = None) -> list[Path]:
+    """Draw all figures for which there are records, or only those of some names; the paths of the files."""
     records = read_run(folder)
     plt = pyplot()
-    pictures = _Pictures(plt, records, to)
+    pictures = _Pictures(plt, records, to, only)
     over_time: list[tuple[str, str, str, Callable[[Row], float]]] = [
         ("input-ratio", "Input ratio", "input utilisation ratio", lambda row: row["input_utilization_ratio"]),
         ("output-ratio", "Output ratio", "output utilisation ratio", lambda row: row["output_utilization_ratio"]),
@@ -64,18 +64,20 @@ def draw_run(folder: Path, to: Path) -> list[Path]:
 class _Pictures:
     """Draws into files and remembers which."""
 
-    def __init__(self, plt: Any, records: RunRecords, to: Path) -> None:
+    def __init__(self, plt: Any, records: RunRecords, to: Path, only: Collection[str] | None) -> None:
         self._plt = plt
+        self._only = only
         self._records = records
         self._to = to
         self.written: list[Path] = []
         self._until_s = max(records.everyone)
 
     def keep(self, figure: Any, name: str) -> None:
-        """Write a figure."""
-        if not figure.legends:  # such a figure has its own layout
-            figure.tight_layout()
-        self.written.append(save(figure, self._to, name))
+        """Write a figure, if it is wanted."""
+        if self._only is None or name in self._only:
+            if not figure.legends:  # such a figure has its own layout
+                figure.tight_layout()
+            self.written.append(save(figure, self._to, name))
         self._plt.close(figure)
 
     def _axes(self, title: str, axis: str) -> tuple[Any, Any]:

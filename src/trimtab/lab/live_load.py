@@ -89,6 +89,11 @@ class LoadRun:
         checker = self._checker
         return checker.published_count, self._expected_count, checker.deliveries_count, checker.undelivered_count
 
+    @property
+    def moves_count(self) -> int:
+        """Subscribers that have moved so far, each as often as it did."""
+        return self._moves["moved"]
+
     async def run(self, beside: Callable[[], Coroutine[None, None, None]] | None = None) -> LoadReport:
         """Do it; raises `ClientError` if a broker cannot be reached.
 

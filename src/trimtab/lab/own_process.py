@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -29,16 +29,19 @@ class OwnProcessError(RuntimeError):
 class OwnProcess:
     """A command that says `ready`; a session of its own, so that Ctrl-C does not reach what it started before it."""
 
-    def __init__(self, *arguments: str, log: IO[bytes] | None = None) -> None:
+    def __init__(self, *arguments: str, log: Path | None = None) -> None:
+        """What it says beside `ready` goes to the log, or else where this process says such things."""
         self._name = " ".join(arguments[:2])
+        self._log = log
         self._is_ready = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "trimtab", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
+        with contextlib.ExitStack() as stack:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "trimtab", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if log is None else stack.enter_context(log.open("wb")),
+                start_new_session=True,
+            )
 
     @property
     def pid(self) -> int:
@@ -50,7 +53,9 @@ class OwnProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode(errors="replace")
         if not line.startswith("ready"):
-            raise OwnProcessError(f"trimtab {self._name} did not start")
+            said = [] if self._log is None else self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+            reason = next((f": {text}" for text in reversed(said) if text.strip()), "")
+            raise OwnProcessError(f"trimtab {self._name} did not start{reason}")
         self._is_ready = True
         return line
 
@@ -71,7 +76,7 @@ class ActiveProcess(OwnProcess):
     """The active-data process with its Spark; its address is known before it is ready."""
 
     def __init__(
-        self, directory: Path, spark: str | None = None, *, options: Sequence[str] = (), log: IO[bytes] | None = None
+        self, directory: Path, spark: str | None = None, *, options: Sequence[str] = (), log: Path | None = None
     ) -> None:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from trimtab.lab.open_files import allow_open_files
 from trimtab.lab.plane_systems import ANSWER_WITHIN_S, LOOK_AGAIN_AFTER_S, connect, memory_bytes
 from trimtab.lab.plane_trimtab import RawSubscriber, TrimtabSystem, open_subscriber
 from trimtab.language import Filter
@@ -106,6 +106,4 @@ async def _open_one(system: TrimtabSystem, name: str) -> RawSubscriber:
 
 def _allowed_connections_count() -> int:
     """Connections that one process may have here; the limit is raised as far as that is allowed."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, hard - OTHER_FILES_COUNT - WARM_UP_CONNECTIONS_COUNT)
+    return max(1, allow_open_files() - OTHER_FILES_COUNT - WARM_UP_CONNECTIONS_COUNT)
