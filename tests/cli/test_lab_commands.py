@@ -100,6 +100,14 @@ metric = "balance.moves"
 of = {policy = "none"}
 holds = "<= 0"
 
+[[claim]]
+where = "here"
+says = "it is level at last"
+scenario = "figure-2-2"
+metric = "balance.converged_at_s"
+of = {policy = ""}
+holds = "<= 1"
+
 [[figure]]
 title = "Messages"
 scenario = "relocation-clustered"
@@ -117,18 +125,22 @@ def test_a_report_says_of_each_claim_whether_it_holds(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     claims.write_text(CLAIMS, encoding="utf-8")
-    ran = lab("run", str(study), "--seeds", "2", "--out", str(out))
+    ran = lab("run", str(study), "--seeds", "2", "--out", str(out), "--records")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     reported = lab("report", str(out), "--claims", str(claims), "--json")
     assert reported.returncode == 0, reported.stderr
     told = json.loads(reported.stdout)
-    assert (told["runs_count"], told["violations_count"], told["claims_count"]) == (6, 0, 3)
-    assert (told["hold_count"], told["fail_count"], told["unknown_count"]) == (1, 1, 1)
+    assert (told["runs_count"], told["violations_count"], told["claims_count"]) == (6, 0, 4)
+    assert (told["hold_count"], told["fail_count"], told["unknown_count"]) == (1, 2, 1)
     page = Path(told["page"]).read_text(encoding="utf-8")
     assert "Mine &lt;and&gt; others" in page
     assert "data:image/png;base64," in page
     assert page.count("<td class=yes>holds") == 1
     assert "2 seeds" in page
+    assert "0 of 2 seeds" in page, "what never came does not hold"
+    assert told["records"]["runs_count"] == 2, "those of the one scenario that keeps records"
+    assert told["figures_count"] == len(list((out / "figures").glob("*.png"))) == 1 + 2 * 2
+    assert f"{told['records']['rows_count']:,} rows of records" in page
 
 
 def test_a_report_of_nothing_and_wrong_claims_are_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from trimtab.cli.bench_attacks_command import bench_attacks
+from trimtab.cli.bench_report_command import bench_report
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ app = typer.Typer(help="Measure how fast things are on this machine.", no_args_i
 
 
 app.command("attacks")(bench_attacks)
+app.command("report")(bench_report)
 
 
 @app.callback()

@@ -42,11 +42,15 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value in all scenarios.")
     ] = None,
+    with_records: Annotated[
+        bool, typer.Option("--records", help="Keep loads, moves and a hundredth of deliveries over time as well.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Run studies as tasks of Spark; finished runs are not repeated. Exit code 1 if one failed or lost something.
 
     Workers of a cluster need trimtab installed. Results are Parquet: DIR/runs has a row for each number of each run.
+    With --records DIR/records has their telemetry, from which `trimtab lab report` draws curves over time.
 
     \b
     Example:
@@ -64,7 +68,7 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
     try:
         jobs = [job for name in studies for job in jobs_of(read_lab_study(name), wanted_seeds, overrides)]
         with _Progress(len(jobs), shown=not as_json or sys.stderr.isatty()) as progress:
-            report = run_sweep(jobs, Path(out), spark, progress.came)
+            report = run_sweep(jobs, Path(out), spark, progress.came, with_records=with_records)
     except (ScenarioError, RecordsError, ActiveDataError) as error:
         refuse(str(error))
     if as_json:

@@ -25,11 +25,11 @@ class RunResult(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def run_job(job: Job, records: str = "") -> RunResult:
+def run_job(job: Job, records: str = "", deliveries_one_in: int = DELIVERIES_ONE_IN) -> RunResult:
     """Run a job, with records in a folder if one is named; a run that fails says why instead of ending all others."""
     begin_s = time.process_time()
     try:
-        summary, violations_count = _run(job, records)
+        summary, violations_count = _run(job, records, deliveries_one_in)
     except Exception as error:
         return RunResult(job, {}, 0, time.process_time() - begin_s, "", f"{type(error).__name__}: {error}")
     data = msgspec.to_builtins(summary)
@@ -37,7 +37,7 @@ def run_job(job: Job, records: str = "") -> RunResult:
     return RunResult(job, dict(numbers_of(data)), violations_count, time.process_time() - begin_s, text)
 
 
-def _run(job: Job, records: str) -> tuple[msgspec.Struct, int]:
+def _run(job: Job, records: str, deliveries_one_in: int) -> tuple[msgspec.Struct, int]:
     from trimtab.lab.record_files import RecordFiles
     from trimtab.simulation.coordination.scenario import find_coordination_text, parse_coordination
     from trimtab.simulation.coordination.world import CoordinationWorld
@@ -69,7 +69,7 @@ def _run(job: Job, records: str) -> tuple[msgspec.Struct, int]:
     with ExitStack() as stack:
         recorder = None
         if records:
-            files = RecordFiles(records, "sim", run=job.key, deliveries_one_in=DELIVERIES_ONE_IN, replace=True)
+            files = RecordFiles(records, "sim", run=job.key, deliveries_one_in=deliveries_one_in, replace=True)
             recorder = stack.enter_context(files)
         summary = ScenarioRun(read_scenario(job.scenario, job.settings), job.seed, None, recorder).run()
     return summary, len(summary.violations)

@@ -7,7 +7,8 @@ where = "Figure 5a"
 says = "the message rate falls, in percent"
 scenario = "relocation-clustered"
 metric = "message_rate_mean_per_s"
-of = {policy = "grape-load100", spread = "1"}           settings of the runs that are meant
+of = {policy = "grape-load100", spread = "1"}           settings of the runs that are meant, "" if not made;
+                                                        in a study {value = "60"}
 cut_against = {policy = "none", spread = "1"}           percent less than these on the same seed; or relation_to
 theirs = 85.0
 holds = ">= 85"                                         said of the mean over the seeds
@@ -23,12 +24,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from trimtab.simulation.scenario import ScenarioError
 from trimtab.simulation.shipped import shipped_texts
+
+VALUE: Final = "value"
+"""Among settings: the value of a study's parameter."""
 
 _BOUND: Final = re.compile(r"(<=|>=|<|>)\s*(-?[0-9.]+(?:e-?[0-9]+)?)")
 
@@ -43,6 +47,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     of: dict[str, str]
     cut_against: dict[str, str] | None = None
     relation_to: dict[str, str] | None = None
+    over: Literal["avg", "min", "max"] = "avg"
+    """What is taken where several runs of a seed are meant, as all points of a study."""
     theirs: float | None = None
     holds: str
 
@@ -66,18 +72,23 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FigureWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[[figure]]`: a metric over a setting, a line for each policy."""
+    """`[[figure]]`: a metric over a setting, a line for each policy, or for each value of another setting."""
 
     title: str
     scenario: str
     x: str
     metric: str
+    by: str | None = None
+    of: dict[str, str] = {}
+    """Settings of the runs that are meant."""
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of claims."""
 
     paper: str
+    studies: list[str] = []
+    """Studies of the simulator whose figures belong to the paper."""
     claim: list[Claim] = []
     figure: list[FigureWanted] = []
 
