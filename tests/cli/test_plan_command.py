@@ -64,6 +64,7 @@ def test_a_running_network_is_planned_kept_and_compared(tmp_path: Path) -> None:
         code, output = trimtab("plan", file, "--policy", "padres", "--set", "traffic=2", *options, "--json")
         plan = json.loads(output)
         shown = trimtab("plan", file, "--minutes", "0.5", "--sample-s", "1", "--set", "broker.B1=gone")
+        again = trimtab("plan", file, "--from", str(kept), "--minutes", "0.5", "--runs", "2")
         comparison = trimtab("plan", file, "--against", str(kept), "--sample-s", "0.5")
         compared = trimtab("plan", file, "--against", str(kept), "--sample-s", "0.5", "--json")
     assert code == 0
@@ -80,6 +81,7 @@ def test_a_running_network_is_planned_kept_and_compared(tmp_path: Path) -> None:
         "Not known: ",
     ):
         assert text in shown[1]
+    assert again[0] == 0 and "over 2 seeds: lowest to highest" in again[1]
     assert comparison[0] == 0 and "mean error" in comparison[1] and "Moves: 0 predicted, 0 observed" in comparison[1]
     assert compared[0] == 0 and set(json.loads(compared[1])["brokers"]) == {"B1", "B2"}
 
@@ -120,6 +122,7 @@ def test_a_network_without_traffic_is_not_planned(tmp_path: Path) -> None:
         (["--sample-s", "-1"], "--sample-s: expected a number above 0"),
         (["--sample-s", "301"], "--sample-s: brokers note what is published for 300 s at most"),
         (["--against", "/nowhere"], "/nowhere/plan.json: cannot be read: No such file or directory"),
+        (["--from", "/nowhere"], "/nowhere/snapshot.json: cannot be read: No such file or directory"),
         (["--against", "/nowhere", "--set", "traffic=2"], "--against compares a plan that was made"),
     ],
 )

@@ -301,6 +301,17 @@ def test_the_same_snapshot_and_seed_give_the_same_plan() -> None:
     assert first == second
 
 
+def test_several_seeds_tell_what_is_chance() -> None:
+    plan = make_plan(present(), policy="padres", minutes=0.5, runs_count=3)
+    spread = plan.spread
+    assert (spread.runs_count, len(spread.level_after_s)) == (3, 3)
+    end, own = plan.planned.brokers["B2"].end, spread.brokers["B2"]
+    for name in end.__struct_fields__:
+        low, mean, high = (getattr(each, name) for each in (own.low, own.mean, own.high))
+        assert low <= getattr(end, name) <= high and low - 1e-9 <= mean <= high + 1e-9
+    assert spread.moves_count[0] <= plan.planned.moves_count <= spread.moves_count[1]
+
+
 def test_more_traffic_is_more_load() -> None:
     outcome = continued(present(), "none", 1, 1)
     doubled = continued(changed(present(), ["traffic=2"])[0], "none", 1, 1)

@@ -38,6 +38,12 @@ def plan(  # noqa: PLR0917 (each one is an option)
         typer.Option("--sample-s", metavar="SECONDS", help="How long is looked at what clients publish (5)."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the simulated time.")] = 1,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, max=100, metavar="N", help="So many seeds, to see what is chance.")
+    ] = 1,
+    kept: Annotated[
+        str | None, typer.Option("--from", metavar="DIR", help="Go on from a snapshot kept there; nobody is asked.")
+    ] = None,
     out: Annotated[
         str | None, typer.Option("--out", metavar="DIR", help="Keep the plan and its snapshot there.")
     ] = None,
@@ -70,13 +76,16 @@ def plan(  # noqa: PLR0917 (each one is an option)
         if not 0 < value < math.inf:
             refuse(f"{option}: expected a number above 0")
     if against is not None:
-        if policy or changes or out:
-            refuse("--against compares a plan that was made: it goes with neither --policy nor --set nor --out")
+        if policy or changes or out or kept:
+            refuse("--against compares a plan that was made: it goes with no --policy, --set, --out or --from")
         _compare(described, against, sample_s or OBSERVE_S, as_json=as_json)
         return
     wanted = policy or described.options.policy
     _check(described, wanted, changes or [], sample_s or SAMPLE_S)
-    made, present = _make(described, network, wanted, changes or [], minutes, sample_s or SAMPLE_S, seed)
+    present = _present(described, kept, changes or [], sample_s or SAMPLE_S)
+    made = _make(
+        present, network=network, policy=wanted, changes=changes or [], minutes=minutes, seed=seed, runs_count=runs
+    )
     if out is not None:
         _keep(out, made, present)
     if as_json:
@@ -110,41 +119,35 @@ def _check(described: NetworkPlan, policy: str, changes: list[str], sample_s: fl
         refuse(f"--set broker.{unknown[0]}=gone: no broker is named {unknown[0]}; there are {', '.join(names)}")
 
 
-def _make(  # noqa: PLR0917 (what the command was told)
-    described: NetworkPlan,
-    network: str,
-    policy: str,
-    changes: list[str],
-    minutes: float,
-    sample_s: float,
-    seed: int,
-) -> tuple[Plan, Present]:
+def _present(described: NetworkPlan, kept: str | None, changes: list[str], sample_s: float) -> Present:
+    """The network as it is, or as it was when a snapshot was kept."""
     import asyncio
 
-    from trimtab.lab.plan import PlanError, make_plan
+    from trimtab.lab.plan import PlanError, read_present
     from trimtab.lab.plan_changes import ChangeError, changed, gone_brokers
     from trimtab.lab.plan_present import SilentBrokerError, take_present
 
     try:
-        present = asyncio.run(take_present(described, sample_s, gone_brokers(changes)))
+        if kept is not None:
+            present = read_present(kept)
+        else:
+            present = asyncio.run(take_present(described, sample_s, gone_brokers(changes)))
         changed(present, changes)
-        with _Progress() as progress:
-            made = make_plan(
-                present,
-                network=network,
-                policy=policy,
-                changes=changes,
-                minutes=minutes,
-                seed=seed,
-                on_progress=progress.told,
-            )
-    except ChangeError as error:
+    except (ChangeError, PlanError) as error:
         refuse(str(error))
     except SilentBrokerError as error:
         _fail(f"does not answer: {error}\n(a broker that is to be gone: --set broker.NAME=gone)")
+    return present
+
+
+def _make(present: Present, **wanted: Any) -> Plan:
+    from trimtab.lab.plan import PlanError, make_plan
+
+    try:
+        with _Progress() as progress:
+            return make_plan(present, on_progress=progress.told, **wanted)
     except PlanError as error:
         _fail(str(error))
-    return made, present
 
 
 class _Progress:
@@ -181,7 +184,7 @@ def _keep(out: str, made: Plan, present: Present) -> None:
 
 
 def _show(made: Plan) -> None:
-    from trimtab.cli.plan_tables import brokers_table, network_table, plan_lines
+    from trimtab.cli.plan_tables import brokers_table, network_table, plan_lines, spread_table
 
     console = _console()
     typer.echo(
@@ -190,6 +193,8 @@ def _show(made: Plan) -> None:
     )
     console.print(brokers_table(made))
     console.print(network_table(made))
+    if made.spread.runs_count > 1:
+        console.print(spread_table(made))
     for line in plan_lines(made):
         typer.echo(line)
 
@@ -216,8 +221,10 @@ def _compare(described: NetworkPlan, folder: str, for_s: float, *, as_json: bool
     from trimtab.cli.plan_tables import comparison_table
 
     _console().print(comparison_table(found))
+    fewest, most = found.moves_predicted_count
+    predicted = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     typer.echo(
-        f"Moves: {found.moves_predicted_count:,} predicted, {found.moves_observed_count:,} observed. "
+        f"Moves: {predicted} predicted, {found.moves_observed_count:,} observed. "
         f"The snapshot is {found.elapsed_s / 60:,.1f} minutes old; brokers run {', '.join(found.running_policies)}."
     )
 

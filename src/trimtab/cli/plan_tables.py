@@ -10,7 +10,7 @@ from rich.text import Text
 
 from trimtab.cli.input_lines import printable
 from trimtab.lab.plan import Plan
-from trimtab.lab.plan_comparison import Comparison
+from trimtab.lab.plan_comparison import Compared, Comparison
 from trimtab.lab.plan_watch import Indices, Outcome
 
 SESSIONS_SHOWN_MAX_COUNT: Final = 12
@@ -110,7 +110,14 @@ def comparison_table(comparison: Comparison) -> Table:
     for title in ("input ratio", "output ratio", "match ms", "clients"):
         table.add_column(title, justify="right")
     for name, each in comparison.brokers.items():
-        table.add_row(name, *_cells(each.predicted, each.observed))
+        several = comparison.runs_count > 1
+        table.add_row(
+            name,
+            _beside(each, lambda one: one.input_utilization_ratio, ".2f", several),
+            _beside(each, lambda one: one.output_utilization_ratio, ".2f", several),
+            _beside(each, lambda one: 1000 * one.matching_delay_s, ".1f", several),
+            _beside(each, lambda one: one.clients_count, ".0f", several),
+        )
     mean, largest = comparison.mean_error, comparison.largest_error
     table.add_section()
     for title, errors in (("mean error", mean), ("largest error", largest)):
@@ -124,10 +131,27 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
-def _cells(predicted: Indices, observed: Indices) -> list[str]:
-    return [
-        f"{predicted.input_utilization_ratio:.2f} / {observed.input_utilization_ratio:.2f}",
-        f"{predicted.output_utilization_ratio:.2f} / {observed.output_utilization_ratio:.2f}",
-        f"{1000 * predicted.matching_delay_s:.1f} / {1000 * observed.matching_delay_s:.1f}",
-        f"{predicted.clients_count:.0f} / {observed.clients_count:.0f}",
-    ]
+def _beside(each: Compared, value: Callable[[Indices], float], form: str, several: bool) -> str:
+    """Predicted, with lowest and highest where there are several runs, and observed."""
+    low, high = (format(value(one), form) for one in (each.low, each.high))
+    range_told = f" ({low}-{high})" if several else ""
+    return f"{value(each.predicted):{form}}{range_told} / {value(each.observed):{form}}"
+
+
+def spread_table(plan: Plan) -> Table:
+    """What the runs of a plan have in common: lowest and highest of each broker at the end."""
+    spread = plan.spread
+    table = Table(title=f"As planned, over {spread.runs_count} seeds: lowest to highest at the end")
+    table.add_column("broker")
+    for title in ("input ratio", "output ratio", "match ms", "clients"):
+        table.add_column(title, justify="right")
+    for name, each in spread.brokers.items():
+        ends = (each.low, each.high)
+        table.add_row(
+            name,
+            " - ".join(f"{one.input_utilization_ratio:.2f}" for one in ends),
+            " - ".join(f"{one.output_utilization_ratio:.2f}" for one in ends),
+            " - ".join(f"{1000 * one.matching_delay_s:.1f}" for one in ends),
+            " - ".join(f"{one.clients_count:,.0f}" for one in ends),
+        )
+    return table

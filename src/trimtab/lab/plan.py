@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from trimtab.lab.plan_changes import changed
 from trimtab.lab.plan_present import Present, decode_present, encode_present
 from trimtab.lab.plan_risks import risks_of
+from trimtab.lab.plan_spread import Spread, spread_of
 from trimtab.lab.plan_watch import READ_EVERY_S, Indices, Outcome, PlanWatch
 from trimtab.simulation.continuation import FILL_WITHIN_S, Continuation, begin_after_s, filled_after_s
 from trimtab.simulation.scenario import BrokerPart, LinkPart, NetworkPart, Scenario
@@ -23,8 +24,8 @@ from trimtab.simulation.scenario import BrokerPart, LinkPart, NetworkPart, Scena
 PLAN_FILE: Final = "plan.json"
 SNAPSHOT_FILE: Final = "snapshot.json"
 
-Which: TypeAlias = Literal["as it is", "as planned"]
-OnProgress: TypeAlias = Callable[[Which, float], None]
+OnProgress: TypeAlias = Callable[[str, float], None]
+"""Told which future is at work, and how much of it is over."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     as_it_is: Outcome | None
     """The network continued without any change; None if none was asked for."""
     planned: Outcome
+    spread: Spread
+    """Of all runs of what is planned; `planned` is the first."""
     risks: tuple[str, ...]
     unknown: tuple[str, ...]
     moved_in_count: dict[str, int]
@@ -68,9 +71,13 @@ def make_plan(
     changes: Sequence[str] = (),
     minutes: float = 30.0,
     seed: int = 1,
+    runs_count: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Plan:
-    """Continue a network as it is and as planned; raises `ChangeError`, or `PlanError` if that cannot be done."""
+    """Continue a network as it is, and as planned with one or more seeds.
+
+    Raises `ChangeError`, or `PlanError` if that cannot be done.
+    """
     wanted = policy or present.policy
     altered, words = changed(present, changes)
     for each in dict.fromkeys((wanted, present.policy)):
@@ -81,14 +88,19 @@ def make_plan(
             f"nobody published anything during the sample of {present.sampled_s:g} s: there is no traffic to continue"
         )
 
-    def told(which: Which) -> Callable[[float], None] | None:
+    def told(which: str) -> Callable[[float], None] | None:
         return None if on_progress is None else lambda share: on_progress(which, share)
 
     unfilled: dict[str, None] = {}
     as_it_is = None
     if wanted != present.policy or altered != present:
         as_it_is = continued(present, present.policy, minutes, seed, on_progress=told("as it is"), unfilled=unfilled)
-    planned = continued(altered, wanted, minutes, seed, on_progress=told("as planned"), unfilled=unfilled)
+    outcomes: list[Outcome] = []
+    for number in range(runs_count):
+        which = "as planned" if runs_count == 1 else f"as planned, {number + 1} of {runs_count}"
+        outcome = continued(altered, wanted, minutes, seed + number, on_progress=told(which), unfilled=unfilled)
+        outcomes.append(outcome)
+    planned = outcomes[0]
     return Plan(
         network=network,
         taken_s=present.taken_s,
@@ -104,6 +116,7 @@ def make_plan(
         now={each.name: indices_now(each.load, each.clients_count) for each in present.brokers if each.load},
         as_it_is=as_it_is,
         planned=planned,
+        spread=spread_of(outcomes),
         risks=risks_of(planned, altered),
         unknown=(*present.unknown, *_unfilled(present, list(unfilled)), *_always_unknown(present)),
         moved_in_count={each.name: each.moved_in_count for each in present.brokers},
@@ -162,7 +175,7 @@ def scenario_of(present: Present, policy: str, duration_s: float, seed: int) -> 
             filters_per_client_max_count=options.filters_per_client_max_count,
             clients_max_count=options.clients_max_count,
             meter_window_s=options.meter_window_s,
-            uplink=options.uplink,
+            uplink="control-first" if options.uplink == "turns" else options.uplink,
         ),
         broker=[
             BrokerPart(

@@ -21,6 +21,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """A broker as it was predicted to be, and as it is."""
 
     predicted: Indices
+    """The mean over all runs of the plan."""
+    low: Indices
+    high: Indices
+    """The lowest and the highest of all runs."""
     observed: Indices
 
 
@@ -37,7 +41,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     mean_error: dict[str, float]
     """The mean over brokers of how far each index is off, without sign."""
     largest_error: dict[str, float]
-    moves_predicted_count: int
+    runs_count: int
+    moves_predicted_count: tuple[int, int]
+    """The fewest and the most of all runs."""
     moves_observed_count: int
 
 
@@ -61,13 +67,13 @@ async def observe(plan: NetworkPlan, for_s: float, every_s: float = 1.0) -> list
 def compared(plan: Plan, seen: Sequence[dict[str, BrokerStatus]], observed_s: float) -> Comparison:
     """How far the end of a plan is from what is seen."""
     brokers: dict[str, Compared] = {}
-    for name, outcome in plan.planned.brokers.items():
+    for name, spread in plan.spread.brokers.items():
         own = [statuses[name] for statuses in seen if name in statuses]
         if not own:
             continue
         moments = [indices_now(each.load, sum(peer.role == "client" for peer in each.peers)) for each in own]
         mean = Indices(**{key: fmean(getattr(each, key) for each in moments) for key in Indices.__struct_fields__})
-        brokers[name] = Compared(predicted=outcome.end, observed=mean)
+        brokers[name] = Compared(predicted=spread.mean, low=spread.low, high=spread.high, observed=mean)
     if not brokers:
         raise PlanError("the plan and the network have no broker in common")
     errors = {
@@ -88,6 +94,7 @@ def compared(plan: Plan, seen: Sequence[dict[str, BrokerStatus]], observed_s: fl
         brokers=brokers,
         mean_error={key: fmean(values) for key, values in errors.items()},
         largest_error={key: max(values) for key, values in errors.items()},
-        moves_predicted_count=plan.planned.moves_count,
+        runs_count=plan.spread.runs_count,
+        moves_predicted_count=plan.spread.moves_count,
         moves_observed_count=sum(moved_in),
     )

@@ -40,7 +40,7 @@ from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
 from trimtab.simulation.disk import Disk
 from trimtab.simulation.recording import WorldRecords
-from trimtab.simulation.uplinks import ByDeadline, FirstInFirstOut, Uplink
+from trimtab.simulation.uplinks import ByDeadline, ControlFirst, FirstInFirstOut, Uplink
 
 _STEP: Final = Step()
 _WAKE: Final = Wake()
@@ -155,12 +155,14 @@ class BrokerHost:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._arrived_s: deque[float] = deque()
         """When the publications of the input queue arrived."""
-        self._turn: OrderedDict[str, None] | FirstInFirstOut | ByDeadline = OrderedDict()
+        self._turn: OrderedDict[str, None] | FirstInFirstOut | ByDeadline | ControlFirst = OrderedDict()
         """Peers that may have a frame to send, the one whose turn it is first."""
         if uplink == "fifo":
             self._turn = FirstInFirstOut()
         elif uplink == "deadlines":
             self._turn = ByDeadline(broker, clock)
+        elif uplink == "control-first":
+            self._turn = ControlFirst(broker)
         self._owing: dict[str, None] = {}
         """Neighbours that are owed nothing but an acknowledgement, which may wait a little."""
         self._wake_s = _NEVER_S

@@ -1,17 +1,19 @@
-"""How the output queues of a simulated broker share its bandwidth: in turns, by deadline, or first in, first out."""
+"""How the output queues of a simulated broker share its bandwidth: in turns, by deadline, first in, first out ..."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Literal, TypeAlias
 
 from trimtab.broker.core import Broker
 from trimtab.broker.turns import Turns
 from trimtab.simulation.clock import Clock
 
-Uplink: TypeAlias = Literal["turns", "deadlines", "fifo"]
+Uplink: TypeAlias = Literal["turns", "deadlines", "fifo", "control-first"]
 """turns: each peer with something to send sends one frame, then the next; deadlines: as latency requirements want
-(`trimtab.broker.turns`); fifo: what was queued first is sent first, whoever it is for, as over one line with one queue.
+(`trimtab.broker.turns`); fifo: what was queued first is sent first, whoever it is for, as over one line with one queue;
+control-first: in turns, but whoever is to be told something by control messages comes before those who are not, as in
+processes with enforced capacities.
 """
 
 
@@ -48,6 +50,32 @@ class FirstInFirstOut:
         peer = self._line.popleft()
         self._counts[peer] -= 1
         return peer, None
+
+
+class ControlFirst:
+    """Peers for whom a control message waits, in turn, and then the others, in turn."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._urgent: OrderedDict[str, None] = OrderedDict()
+        self._others: OrderedDict[str, None] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._urgent or self._others)
+
+    def __setitem__(self, peer: str, nothing: None) -> None:
+        """Something was queued for a peer."""
+        known = self._broker.peers.get(peer)
+        is_urgent = known is not None and known.link.queued_count > known.link.queued_data_count
+        (self._urgent if is_urgent else self._others)[peer] = None
+
+    def setdefault(self, peer: str) -> None:
+        """A peer has more to send."""
+        self[peer] = None
+
+    def popitem(self, last: bool = False) -> tuple[str, None]:
+        """The peer whose turn it is."""
+        return (self._urgent or self._others).popitem(last=False)
 
 
 class ByDeadline:
