@@ -90,7 +90,8 @@ def _sessions_table(sessions: Sequence[SessionStory], began_s: float) -> str:
         f"<td>{html.escape(each.index)}<td>{html.escape(each.reason)}<td>{html.escape(each.outcome)}"
         for each in sessions
     ]
-    return f"<table><tr><th>When<th>Gave<th>To<th>Subscribers<th>Index<th>Why<th>Outcome{''.join(rows)}</table>"
+    head = "<tr><th>When<th>Gave<th>To<th>Subscribers<th>Index<th>Why, as the one that gives says<th>Outcome"
+    return f"<table>{head}{''.join(rows)}</table>"
 
 
 def _channels_table(channels: Sequence[ChannelView]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from trimtab.lab.claims_files import Claims
+from trimtab.lab.html_page import write_page
 from trimtab.lab.report_claims import Found, ask, claims_table
 from trimtab.lab.report_figures import Pictures, setting_picture, study_pictures
 from trimtab.lab.report_records import RecordsSummary, records_part
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPORT: Final = "report.html"
-
-_STYLE: Final = """
-body { font: 15px/1.5 sans-serif; color: #222; max-width: 1100px; margin: 2em auto; padding: 0 1em }
-table { border-collapse: collapse; margin: 1em 0; font-size: 14px }
-th, td { border-bottom: 1px solid #ddd; padding: .25em .7em; text-align: left; vertical-align: top }
-td.number { text-align: right; font-variant-numeric: tabular-nums }
-.yes { color: #0a7d32 } .no { color: #b3261e } .unknown { color: #777 }
-img { max-width: 100% }
-"""
 
 
 class ReportSummary(msgspec.Struct, frozen=True):
@@ -85,14 +77,7 @@ def write_report(folder: Path, claims: Sequence[Claims], master: str = LOCAL) ->
         f"<p>{totals['runs']:,} runs, {totals['cpu_s']:,.0f} s of CPU, {totals['violations']:,} promises broken "
         "(lost, doubled or reordered publications and the like).</p>"
     )
-    text = (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>Trimtab: experiments</title><style>{_STYLE}</style>"
-        f"<h1>Trimtab: experiments</h1>{head}{''.join(parts)}<h2>All runs</h2>{all_runs}</html>\n"
-    )
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RecordsError(f"{page}: cannot be written: {error.strerror or error}") from None
+    write_page(page, "Trimtab: experiments", f"{head}{''.join(parts)}<h2>All runs</h2>{all_runs}")
     verdicts = [each.holds for each in found]
     return ReportSummary(
         page=str(page),

@@ -6,8 +6,6 @@ figure is a file of DIR/figures, and inside the page.
 
 from __future__ import annotations
 
-import base64
-import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trimtab.lab.claims_files import FigureWanted
 from trimtab.lab.figure_style import COLOURS, pyplot
+from trimtab.lab.html_page import picture
 from trimtab.lab.report_tables import quoted, setting
 from trimtab.protocol.records import RecordsError
 from trimtab.simulation.study import FigurePart, Study, find_study
@@ -75,8 +74,7 @@ class Pictures:
         except OSError as error:
             raise RecordsError(f"{path}: cannot be written: {error.strerror or error}") from None
         self.count += 1
-        data = base64.b64encode(drawn.getvalue()).decode()
-        return f'<p><img alt="{html.escape(title)}" src="data:image/png;base64,{data}"></p>'
+        return picture(title, drawn.getvalue())
 
 
 def setting_picture(spark: SparkSession, pictures: Pictures, wanted: FigureWanted) -> str:
