@@ -53,8 +53,14 @@ CREATE TABLE IF NOT EXISTS notes (
 """
 
 
+SEEN_WRITTEN_EVERY_S: Final = 5.0
+
+
 class Catalog:
-    """All definitions, readable and changeable from any thread, durable when a call returns."""
+    """All definitions, readable and changeable from any thread, durable when a call returns.
+
+    Whoever reads does not wait for whoever writes: there is a connection for each.
+    """
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
@@ -62,17 +68,26 @@ class Catalog:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.executescript(_SCHEMA)
+        self._changer: int | None = None
+        """The thread that is changing something, which sees its own changes."""
+        self._reader_lock = threading.Lock()
+        self._reader = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._seen_s: dict[int, float] = {}
+        """When brokers asked for something, and when that was written down last."""
+        self._seen_written_s: dict[int, float] = {}
 
     def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with self._lock, self._reader_lock:
             self._connection.close()
+            self._reader.close()
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
+                self._changer = threading.get_ident()
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException as error:
@@ -81,10 +96,14 @@ class Catalog:
                 if isinstance(error, sqlite3.OperationalError):
                     raise StorageError(f"the catalog cannot be written: {error}") from error
                 raise
+            finally:
+                self._changer = None
 
     def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
-        with self._lock:
+        if self._changer == threading.get_ident():
             return self._connection.execute(query, values).fetchall()
+        with self._reader_lock:
+            return self._reader.execute(query, values).fetchall()
 
     # Datasets
 
@@ -193,12 +212,11 @@ class Catalog:
     def known_keys(self, dataset_id: int, keys: list[bytes]) -> dict[bytes, bytes]:
         """The keys among these that the dataset has, with the digests of their records."""
         found: dict[bytes, bytes] = {}
-        with self._lock:
-            for start in range(0, len(keys), 500):
-                part = keys[start : start + 500]
-                marks = ",".join("?" * len(part))
-                query = f"SELECT key, content FROM keys WHERE dataset = ? AND key IN ({marks})"
-                found.update(self._connection.execute(query, (dataset_id, *part)).fetchall())
+        for start in range(0, len(keys), 500):
+            part = keys[start : start + 500]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT key, content FROM keys WHERE dataset = ? AND key IN ({marks})"
+            found.update(self._rows(query, dataset_id, *part))  # type: ignore[arg-type]
         return found
 
     def add_keys(self, dataset_id: int, rows: Iterable[tuple[bytes, bytes, int]]) -> None:
@@ -283,16 +301,22 @@ class Catalog:
     def brokers(self) -> list[BrokerEntry]:
         """All brokers."""
         rows = self._rows("SELECT id, name, address, seen_s FROM brokers ORDER BY id")
-        return [BrokerEntry(*row) for row in rows]  # type: ignore[arg-type]
+        return [
+            BrokerEntry(id, name, address, self._seen_s.get(id, seen_s))  # type: ignore[call-overload,arg-type]
+            for id, name, address, seen_s in rows
+        ]
 
     def broker(self, name: str) -> BrokerEntry:
         """One broker."""
         return _the_one(self.brokers(), name, "broker")
 
     def broker_seen(self, broker_id: int, now_s: float) -> None:
-        """Remember that a broker asked for something."""
-        with self._changing() as connection:
-            connection.execute("UPDATE brokers SET seen_s = ? WHERE id = ?", (now_s, broker_id))
+        """Remember that a broker asked for something, on the disk from time to time: it asks very often."""
+        self._seen_s[broker_id] = now_s
+        if now_s - self._seen_written_s.get(broker_id, 0.0) >= SEEN_WRITTEN_EVERY_S:
+            self._seen_written_s[broker_id] = now_s
+            with self._changing() as connection:
+                connection.execute("UPDATE brokers SET seen_s = ? WHERE id = ?", (now_s, broker_id))
 
     def subscribe(
         self, channel_id: int, broker_id: int, arguments: list[dict[str, Scalar]], since: int
