@@ -274,7 +274,7 @@ def test_an_overloaded_broker_is_levelled_by_the_plan_and_stays_overloaded_witho
     assert planned.brokers["B2"].end.clients_count > 0
     assert sum(each.end.clients_count for each in planned.brokers.values()) == 44
     assert planned.end_delay_p99_s < plan.as_it_is.end_delay_p99_s
-    assert planned.deliveries_count == plan.as_it_is.deliveries_count
+    assert planned.deliveries_count > plan.as_it_is.deliveries_count
     assert planned.violations == plan.as_it_is.violations == ()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
 
     from trimtab.lab.plan import Plan
     from trimtab.lab.plan_present import Present
+    from trimtab.lab.record_files import RecordFiles
     from trimtab.network.network_file import NetworkPlan
 
 SAMPLE_S: Final = 5.0
 OBSERVE_S: Final = 15.0
+DELIVERIES_ONE_IN: Final = 10
+"""Of the deliveries of a plan so many are recorded; of everything else all."""
 
 
 def plan(  # noqa: PLR0917 (each one is an option)
@@ -45,7 +50,7 @@ def plan(  # noqa: PLR0917 (each one is an option)
         str | None, typer.Option("--from", metavar="DIR", help="Go on from a snapshot kept there; nobody is asked.")
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="DIR", help="Keep the plan and its snapshot there.")
+        str | None, typer.Option("--out", metavar="DIR", help="Keep the plan, its snapshot and its records there.")
     ] = None,
     against: Annotated[
         str | None,
@@ -83,9 +88,17 @@ def plan(  # noqa: PLR0917 (each one is an option)
     wanted = policy or described.options.policy
     _check(described, wanted, changes or [], sample_s or SAMPLE_S)
     present = _present(described, kept, changes or [], sample_s or SAMPLE_S)
-    made = _make(
-        present, network=network, policy=wanted, changes=changes or [], minutes=minutes, seed=seed, runs_count=runs
-    )
+    with _records(out, f"plan {wanted}") as recorder:
+        made = _make(
+            present,
+            network=network,
+            policy=wanted,
+            changes=changes or [],
+            minutes=minutes,
+            seed=seed,
+            runs_count=runs,
+            recorder=recorder,
+        )
     if out is not None:
         _keep(out, made, present)
     if as_json:
@@ -147,6 +160,28 @@ def _make(present: Present, **wanted: Any) -> Plan:
         with _Progress() as progress:
             return make_plan(present, on_progress=progress.told, **wanted)
     except PlanError as error:
+        _fail(str(error))
+
+
+@contextmanager
+def _records(folder: str | None, run: str) -> Iterator[RecordFiles | None]:
+    """Where the records of a plan are kept, as far as that can be done."""
+    if folder is None:
+        yield None
+        return
+    from trimtab.lab.record_files import MissingParquetError, RecordFiles
+    from trimtab.protocol.records import RecordsError
+
+    try:
+        files = RecordFiles(folder, "plan", run=run, deliveries_one_in=DELIVERIES_ONE_IN, replace=True)
+    except MissingParquetError as error:
+        typer.echo(f"no records are written, only the plan: {error}", err=True)
+        yield None
+        return
+    try:
+        with files:
+            yield files
+    except RecordsError as error:
         _fail(str(error))
 
 

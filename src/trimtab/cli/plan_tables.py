@@ -19,8 +19,9 @@ NOT_KNOWN: Final = "-"
 
 def brokers_table(plan: Plan) -> Table:
     """One line for each broker: as measured, at the end without a change, and at the end of the plan."""
-    title = f"Brokers: now, after {plan.planned.duration_s / 60:g} minutes as it is, and as planned ({plan.policy})"
-    table = Table(title=title)
+    after = f"after {plan.planned.duration_s / 60:g} minutes"
+    as_it_is = f", {after} as it is ({plan.policy_now}), and as planned ({plan.policy})"
+    table = Table(title=f"Brokers: now{as_it_is if plan.as_it_is is not None else f' and {after} ({plan.policy})'}")
     table.add_column("broker")
     for name in ("input ratio", "output ratio", "match ms", "clients", "queued"):
         table.add_column(name, justify="right")
@@ -98,6 +99,8 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [f"  {each}" for each in sessions[:SESSIONS_SHOWN_MAX_COUNT]]
     if len(sessions) > SESSIONS_SHOWN_MAX_COUNT:
         lines.append(f"  ... and {len(sessions) - SESSIONS_SHOWN_MAX_COUNT:,} more (--json tells all)")
+    if plan.planned.sessions_in_vain_count:
+        lines.append(f"  {plan.planned.sessions_in_vain_count:,} sessions of two brokers move nobody")
     lines += [f"Risk: {each}." for each in plan.risks] or ["Risk: none seen."]
     lines += [f"Not known: {each}." for each in plan.unknown]
     return [printable(line) for line in lines]

@@ -18,6 +18,7 @@ from trimtab.lab.plan_present import Present, decode_present, encode_present
 from trimtab.lab.plan_risks import risks_of
 from trimtab.lab.plan_spread import Spread, spread_of
 from trimtab.lab.plan_watch import READ_EVERY_S, Indices, Outcome, PlanWatch
+from trimtab.protocol.records import Recorder
 from trimtab.simulation.continuation import FILL_WITHIN_S, Continuation, begin_after_s, filled_after_s
 from trimtab.simulation.scenario import BrokerPart, LinkPart, NetworkPart, Scenario
 
@@ -73,8 +74,9 @@ def make_plan(
     seed: int = 1,
     runs_count: int = 1,
     on_progress: OnProgress | None = None,
+    recorder: Recorder | None = None,
 ) -> Plan:
-    """Continue a network as it is, and as planned with one or more seeds.
+    """Continue a network as it is, and as planned with one or more seeds, of which the first may be recorded.
 
     Raises `ChangeError`, or `PlanError` if that cannot be done.
     """
@@ -98,8 +100,17 @@ def make_plan(
     outcomes: list[Outcome] = []
     for number in range(runs_count):
         which = "as planned" if runs_count == 1 else f"as planned, {number + 1} of {runs_count}"
-        outcome = continued(altered, wanted, minutes, seed + number, on_progress=told(which), unfilled=unfilled)
-        outcomes.append(outcome)
+        outcomes.append(
+            continued(
+                altered,
+                wanted,
+                minutes,
+                seed + number,
+                on_progress=told(which),
+                unfilled=unfilled,
+                recorder=None if number else recorder,
+            )
+        )
     planned = outcomes[0]
     return Plan(
         network=network,
@@ -132,6 +143,7 @@ def continued(
     *,
     on_progress: Callable[[float], None] | None = None,
     unfilled: dict[str, None] | None = None,
+    recorder: Recorder | None = None,
 ) -> Outcome:
     """Go on with a network for some time under a policy; brokers whose queues are shorter than they were are noted."""
     publish_from_s = begin_after_s(present.clients, [each.bandwidth_mbps for each in present.brokers])
@@ -148,7 +160,14 @@ def continued(
     if unfilled is not None:
         unfilled.update(dict.fromkeys(never))
     scenario = msgspec.structs.replace(scenario, duration_s=begin_s + 60 * minutes)
-    watch = PlanWatch(begin_s, 60 * minutes, padres=present.padres, edges=present.edges, on_progress=on_progress)
+    watch = PlanWatch(
+        begin_s,
+        60 * minutes,
+        padres=present.padres,
+        edges=present.edges,
+        on_progress=on_progress,
+        recorder=recorder,
+    )
     return watch.outcome(policy, Continuation(scenario, present.clients, publish_from_s, begin_s, watch).run())
 
 

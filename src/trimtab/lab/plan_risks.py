@@ -46,10 +46,8 @@ def risks_of(outcome: Outcome, present: Present) -> tuple[str, ...]:
     if outcome.stayed_count:
         found.append(f"{outcome.stayed_count:,} moves are refused or undone")
     if outcome.policy != "none" and not outcome.is_level_at_end:
-        when = (
-            "never" if outcome.level_after_s is None else f"from {outcome.level_after_s:,.0f} s on, but not at the end"
-        )
-        found.append(f"the load is level {when}")
+        is_lost = outcome.level_after_s is not None
+        found.append("the load becomes level, but is not at the end" if is_lost else "the load never becomes level")
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from trimtab.protocol.records import (
     DeliveryRecord,
     LoadRecord,
     MoveRecord,
+    Recorder,
     RelocationRecord,
     SessionRecord,
 )
@@ -66,6 +67,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     brokers: dict[str, BrokerOutcome]
     deliveries_count: int
+    """Those that came in this time; what still waits at its end is not among them."""
     delay_mean_s: float
     delay_p99_s: float
     end_delay_mean_s: float
@@ -83,7 +85,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """When for the first time no edge broker was overloaded and no two differed by more than the policy's threshold."""
     is_level_at_end: bool
     sessions: tuple[str, ...]
-    """What balancing did, in words, in the order of its beginning."""
+    """What balancing moved, in words, in the order of its beginning."""
+    sessions_in_vain_count: int
+    """Sessions of two brokers that moved nobody."""
     violations: tuple[str, ...]
     """What the checkers found wrong; nothing unless the protocol is broken."""
     times_s: tuple[float, ...]
@@ -103,7 +107,10 @@ class PlanWatch:
         padres: PadresConfig,
         edges: Sequence[str],
         on_progress: Callable[[float], None] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
+        """With a recorder all records are kept elsewhere, too."""
+        self._recorder = recorder
         self._begin_s = begin_s
         self._duration_s = duration_s
         self._padres = padres
@@ -115,6 +122,7 @@ class PlanWatch:
         self._late: Counter[str] = Counter()
         self._moves: list[MoveRecord] = []
         self._told: list[tuple[float, str]] = []
+        self._sessions_in_vain_count = 0
 
     @property
     def _end_from_s(self) -> float:
@@ -123,8 +131,10 @@ class PlanWatch:
 
     def record(self, record: AnyRecord) -> None:
         """Something happened."""
+        if self._recorder is not None:
+            self._recorder.record(record)
         match record:
-            case DeliveryRecord() if record.time_s >= self._begin_s:
+            case DeliveryRecord() if 0 <= record.time_s - self._begin_s <= self._duration_s:
                 self._delays.recent_s.append(record.delay_s)
                 if record.time_s - self._begin_s >= self._end_from_s:
                     self._end_delays.recent_s.append(record.delay_s)
@@ -133,9 +143,12 @@ class PlanWatch:
             case LoadRecord():
                 self._read(record)
             case MoveRecord():
-                self._moves.append(record)
+                if record.end_s - self._begin_s <= self._duration_s:
+                    self._moves.append(record)
             case SessionRecord():
-                if record.acceptor or record.subscribers_moved_count:
+                if not record.subscribers_moved_count:
+                    self._sessions_in_vain_count += bool(record.acceptor)
+                else:
                     self._told.append((record.begin_s, _session_words(record, record.begin_s - self._begin_s)))
             case RelocationRecord():
                 if record.to_broker:
@@ -177,6 +190,7 @@ class PlanWatch:
             level_after_s=min(level, default=None),
             is_level_at_end=bool(readings) and bool(level) and level[-1] == readings[-1][0],
             sessions=tuple(words for _, words in sorted(self._told)[:SESSIONS_TOLD_MAX_COUNT]),
+            sessions_in_vain_count=self._sessions_in_vain_count,
             violations=tuple(f"{each.kind}: {each.text}" for each in summary.violations[:VIOLATIONS_TOLD_MAX_COUNT]),
             times_s=tuple(time_s for time_s, _ in readings),
             input_ratios=_series(readings, lambda load: load.input_utilization_ratio),
@@ -226,7 +240,7 @@ def _series(
 
 def _session_words(record: SessionRecord, begin_s: float) -> str:
     count = record.subscribers_moved_count
-    what = f"{count:,} subscriber{'' if count == 1 else 's'}" if count else "nothing"
+    what = f"{count:,} subscriber{'' if count == 1 else 's'}"
     to = f" to {record.acceptor}" if record.acceptor else ""
     words = f"{begin_s:.0f} s: {record.initiator} gave {what}{to} ({record.index}): {record.reason}"
     return words if record.outcome in ("", "done") else f"{words}; {record.outcome}"
