@@ -10,7 +10,8 @@ from trimtab.broker.core import Broker
 from trimtab.protocol.link import Link
 from trimtab.simulation.bugs import BUGS, Bug, bug_named
 from trimtab.simulation.faults import KINDS
-from trimtab.simulation.fuzz import draw_plan, fuzz, fuzz_bug, run_plan
+from trimtab.simulation.fuzz import fuzz, fuzz_bug, run_plan
+from trimtab.simulation.fuzz_plans import draw_plan
 
 RUNS_COUNT = 150
 

@@ -303,8 +303,9 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
       trimtab sim fuzz --runs 500 --with replication
     """
     from trimtab.simulation.bugs import BUGS, bug_named
-    from trimtab.simulation.fuzz import draw_plan, fuzz, fuzz_bug
+    from trimtab.simulation.fuzz import fuzz, fuzz_bug
     from trimtab.simulation.fuzz_deaths import draw_plan_with_replication
+    from trimtab.simulation.fuzz_plans import draw_plan
     from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 
     if with_ not in (None, "replication"):

@@ -11,7 +11,7 @@ from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import Protocol, ReplicationConfig
 from trimtab.simulation.deaths import Deaths, Helped
 from trimtab.simulation.faults import Crash, Drop, Duplicate, Hang, Reorder
-from trimtab.simulation.fuzz import CHURN_S, Plan, draw_plan
+from trimtab.simulation.fuzz_plans import CHURN_S, Plan, draw_plan
 
 OVER_S: Final = CHURN_S + 60.0
 
