@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.broker.meters import MeterConfig, Meters, QueueDelay, WindowSum
+from trimtab.broker.meters import MeterConfig, Meters, QueueDelay, WindowSum, bucket_of_s
 
 
 def test_a_broker_at_twenty_publications_a_second_and_twenty_milliseconds_is_loaded_to_two_fifths() -> None:
@@ -79,3 +79,12 @@ def test_messages_that_nobody_takes_wait_ever_longer() -> None:
     delays_s = [delay.read(float(second), entered_count=10, queued_count=10) for second in range(5)]
     assert delays_s == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert delay.read(5.0, entered_count=10, queued_count=0) == 0.0
+
+
+def test_short_windows_read_a_steady_rate_as_it_is() -> None:
+    """The oldest bucket counts as a whole, so that buckets must be short against their window."""
+    for window_s in (2.0, 5.0, 10.0, 60.0):
+        rates = WindowSum(window_s, bucket_of_s(window_s))
+        for number in range(20 * 100):
+            rates.add(1.0, number / 20)
+        assert 20 <= rates.per_second(100.0, 0.0) <= 20 * 1.05

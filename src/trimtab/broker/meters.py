@@ -43,6 +43,15 @@ class MeterConfig(msgspec.Struct, frozen=True):
             raise ValueError("a bandwidth and a memory are positive")
 
 
+def bucket_of_s(window_s: float) -> float:
+    """The bucket that goes with a window: the oldest counts as a whole, so that a short window needs short buckets.
+
+    >>> bucket_of_s(10.0), bucket_of_s(5.0)
+    (0.5, 0.05)
+    """
+    return MeterConfig().bucket_s if window_s >= MeterConfig().window_s else window_s / 100
+
+
 class WindowSum:
     """The sum of what was told during the last while, kept in buckets.
 

@@ -262,6 +262,8 @@ def _compare(described: NetworkPlan, folder: str, for_s: float, *, as_json: bool
         f"Moves: {predicted} predicted, {found.moves_observed_count:,} observed. "
         f"The snapshot is {found.elapsed_s / 60:,.1f} minutes old; brokers run {', '.join(found.running_policies)}."
     )
+    if not found.input_rate_per_s:
+        typer.echo("Nothing is published at present: there is no load to compare.")
 
 
 def _console() -> Console:

@@ -45,6 +45,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     moves_predicted_count: tuple[int, int]
     """The fewest and the most of all runs."""
     moves_observed_count: int
+    input_rate_per_s: float
+    """Publications that all brokers together take in; none if nothing is published."""
 
 
 COMPARED: Final = ("input_utilization_ratio", "output_utilization_ratio", "matching_delay_s", "clients_count")
@@ -97,4 +99,5 @@ def compared(plan: Plan, seen: Sequence[dict[str, BrokerStatus]], observed_s: fl
         runs_count=plan.spread.runs_count,
         moves_predicted_count=plan.spread.moves_count,
         moves_observed_count=sum(moved_in),
+        input_rate_per_s=sum(status.load.get("input_rate_per_s", 0.0) for status in last.values()),
     )

@@ -10,7 +10,7 @@ from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
-from trimtab.broker.meters import MeterConfig
+from trimtab.broker.meters import MeterConfig, bucket_of_s
 from trimtab.broker.policies import Policy
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.broker.turns import Uplink
@@ -143,7 +143,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
 
     def _meters_of(self, entry: BrokerEntry) -> MeterConfig:
         window_s = self.options.meter_window_s
-        meters = MeterConfig(window_s, bucket_s=min(MeterConfig().bucket_s, window_s))
+        meters = MeterConfig(window_s, bucket_s=bucket_of_s(window_s))
         if entry.bandwidth_mbps is not None:
             meters = msgspec.structs.replace(meters, bandwidth_bytes_per_s=entry.bandwidth_mbps * BYTES_PER_MEGABIT)
         if entry.memory_mb is not None:

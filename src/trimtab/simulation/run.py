@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
-from trimtab.broker.meters import MeterConfig
+from trimtab.broker.meters import MeterConfig, bucket_of_s
 from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.protocol.link import LinkConfig
@@ -278,7 +278,7 @@ class ScenarioRun:
             subscription_covering=options.covering in (True, "on"),
             advertisement_covering=options.advertisement_covering in (True, "on"),
             link=self.link_config,
-            meters=MeterConfig(window_s=window_s, bucket_s=0.5 if window_s >= 10 else window_s / 100),
+            meters=MeterConfig(window_s=window_s, bucket_s=bucket_of_s(window_s)),
             protection=self.scenario.protection if self.scenario.protection != "off" else None,
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
