@@ -1,8 +1,9 @@
 """The channels of the demonstration: the emergency application on Spark, for some of the subscribers.
 
-Reports come in ticks of a second, or as fast as all channels have seen those before. Each is told to everybody whom it
-concerns, through the channels and the brokers, while subscribers move. What must be told is computed from reports and
-places alone (`channel_account.py`).
+The channels are continuous ones: they run when reports come, all in one query of Spark. Reports come in ticks of two
+seconds, or as fast as all channels have seen those before. Each is told to everybody whom it concerns, through the
+channels and the brokers, while subscribers move. What must be told is computed from reports and places alone
+(`channel_account.py`).
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ from typing import Final
 import msgspec
 
 from trimtab.lab.channel_account import ChannelAccount, ChannelCounts, added
-from trimtab.lab.emergency import TICK_S, EmergencyWorld, definitions_at_speed
+from trimtab.lab.emergency import TICK_S, EmergencyWorld
+from trimtab.lab.emergency_city import statements
 from trimtab.lab.live_load import LoadRun
 from trimtab.lab.own_process import ActiveProcess, OwnProcessError
 from trimtab.network.client import Delivery
+from trimtab.simulation.workloads.city import Point
 from trimtab.simulation.workloads.emergency import CHANNELS, RUN_S, Wanted
 
 PEOPLE_COUNT: Final = 40
 """So many subscribers also subscribe to channels, some five of them each."""
 
-SPEED: Final = 10.0
-"""The application's time goes so much faster: channels run every second to every three."""
+SPEED: Final = 5.0
+"""The application's time goes so much faster: a tick is two seconds."""
 
-REPORTS_PER_TICK_COUNT: Final = 8
+REPORTS_PER_TICK_COUNT: Final = 5
+PLACES_EVERY_TICKS_COUNT: Final = 5
+"""People tell where they are every so many ticks; in between Spark keeps the plan of its query."""
+
 RECENT_S: Final = 20.0
 """Latencies are shown of so long."""
 
@@ -61,6 +67,7 @@ class EmergencyChannels:
             run_s=for_s * SPEED,
         )
         self._accounts = [ChannelAccount(person, self._notified) for person in self._world.people]
+        self._places: dict[str, Point] = {}
         self._fed_s: dict[str, float] = {}
         self._recent: dict[str, deque[tuple[float, float]]] = {name: deque() for name in CHANNELS}
         self._last_s = 0.0
@@ -82,7 +89,7 @@ class EmergencyChannels:
     async def _run(self, load: LoadRun) -> None:
         await asyncio.to_thread(self._active.wait_until_ready)
         self.doing = "datasets, feeds and channels are being made"
-        await asyncio.to_thread(self._active.run, definitions_at_speed(SPEED))
+        await asyncio.to_thread(self._active.run, statements(continuous=True))
         self.doing = "waiting for all subscribers to have joined"
         while not (load.all_joined or load.ends.is_set()):
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
@@ -109,12 +116,13 @@ class EmergencyChannels:
 
     async def _tick(self, tick: int) -> None:
         """People's places, then reports, then wait until every channel has seen them: nobody moves under its query."""
-        places = self._world.places(tick)
-        people = [{"userId": name, "x": x, "y": y} for name, (x, y) in places.items()]
-        await asyncio.to_thread(self._active.feed, "locations", people)
+        if tick % PLACES_EVERY_TICKS_COUNT == 0:
+            self._places = self._world.places(tick)
+            people = [{"userId": name, "x": x, "y": y} for name, (x, y) in self._places.items()]
+            await asyncio.to_thread(self._active.feed, "locations", people)
         reports = self._world.reports(tick)
         for account in self._accounts:
-            account.expect(reports, places)
+            account.expect(reports, self._places)
         fed_s = time.monotonic()
         self._fed_s.update((report.reportId, fed_s) for report in reports)
         await asyncio.to_thread(self._active.feed, "reports", [msgspec.to_builtins(each) for each in reports])
