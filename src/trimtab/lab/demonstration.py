@@ -201,9 +201,7 @@ class Demonstration:
                     RecordFiles(self.records, "demo", run="demo", deliveries_one_in=DELIVERIES_RECORDED_ONE_IN)
                 )
             self._prepare(plan, recorder, active)
-            summary = await self._watch(network, asyncio.ensure_future(self._run_load()))
-            self.doing = "ending all processes"
-            return summary
+            return await self._watch(network, asyncio.ensure_future(self._run_load()))
 
     def _prepare(self, plan: NetworkPlan, recorder: RecordFiles | None, active: ActiveProcess | None) -> None:
         options = self.options
@@ -240,6 +238,7 @@ class Demonstration:
                 await asyncio.wait([working], timeout=LOOK_AGAIN_AFTER_S)
             return working.result()
         finally:
+            self.doing = "ending all processes"
             working.cancel()
             await asyncio.wait([working], timeout=LEAVE_WITHIN_S)
 
