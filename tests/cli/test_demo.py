@@ -135,9 +135,15 @@ def test_missing_packages_are_told_and_the_rest_is_shown(tmp_path: Path, monkeyp
     monkeypatch.setattr(demonstration, "missing_for_spark", lambda: ["pyspark"])
     shown = Demonstration(DemoOptions(out=tmp_path), lambda: False)
     assert not shown.has_spark
-    assert shown.note == "no channels: pyspark missing; pip install 'trimtab[active]' brings it"
+    assert shown.note == "no channels, for want of pyspark; pip install 'trimtab[active]' brings that"
     live_view(shown)
     assert progress_line(shown).endswith("starting")
+
+
+def test_what_the_whole_needs_is_told_in_one_line(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trimtab.lab.demonstration", None)  # as if something that it imports were missing
+    code, output = trimtab("demo", "--out", str(out))
+    assert code == 2 and output.startswith("the demonstration needs ") and output.count("\n") == 1
 
 
 def test_a_spark_that_does_not_start_is_a_problem_and_not_the_end(

@@ -47,7 +47,10 @@ def demo(  # noqa: PLR0917 (each one is an option)
     """
     import msgspec
 
-    from trimtab.lab.demonstration import DemoOptions
+    try:
+        from trimtab.lab.demonstration import DemoOptions
+    except ModuleNotFoundError as error:
+        refuse(f"the demonstration needs {error.name}: pip install 'trimtab[active,lab]' brings everything for it")
 
     given = {"minutes": minutes, "subscribers_count": subscribers, "with_spark": spark, "seed": seed}
     try:
@@ -130,6 +133,8 @@ async def _shown(demonstration: Demonstration, *, as_json: bool) -> DemoSummary:
     else:
         from trimtab.cli.demo_view import progress_line
 
+        if demonstration.note is not None:
+            typer.echo(demonstration.note)
         while not working.done():
             typer.echo(progress_line(demonstration))
             await asyncio.wait([working], timeout=LINE_EVERY_S)

@@ -159,7 +159,7 @@ class Demonstration:
         missing = missing_for_spark() if options.with_spark else []
         self._with_spark = options.with_spark and not missing
         if missing:
-            self.note = f"no channels: {', '.join(missing)} missing; pip install 'trimtab[active]' brings it"
+            self.note = f"no channels, for want of {', '.join(missing)}; pip install 'trimtab[active]' brings that"
         self._with_records = find_spec(RECORDS_NEED) is not None
 
     @property
