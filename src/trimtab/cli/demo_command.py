@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from pathlib import Path
@@ -118,6 +117,8 @@ def _run(options: DemoOptions, *, as_json: bool) -> int:
 
 async def _shown(demonstration: Demonstration, *, as_json: bool) -> DemoSummary:
     """Run it, and show it as well as the reader can see it."""
+    import asyncio
+
     working = asyncio.ensure_future(demonstration.run())
     if as_json:
         return await working
