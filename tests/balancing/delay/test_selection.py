@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.delay.metrics import EdgeMetrics, Metric
 from trimtab.balancing.delay.priorities import Bundle, Waiting
@@ -92,9 +94,20 @@ def test_the_broker_with_the_lowest_value_of_the_overloaded_metric_is_filled_fir
 
 
 def test_no_accepting_broker_is_overloaded() -> None:
-    full = [candidate("b0", 6.12, 6.5)]
+    full = [candidate("b0", 6.42, 6.5)]
     assert isinstance(plan_offload(offering(), PAPER, full, SAMPLE, CONFIG), NoPlan)
     assert isinstance(plan_offload(offering(), PAPER, [], SAMPLE, CONFIG), NoPlan)
+
+
+def test_uplinks_are_filled_further_only_where_nothing_else_ends_the_overload() -> None:
+    with_room, nearly_full = candidate("b0", 5.0, 6.5), candidate("b2", 4.74, 5.0)
+    plan = planned(plan_offload(offering(8.1), PAPER, [with_room, nearly_full], SAMPLE, CONFIG))
+    assert {each.to_broker for each in plan.selected} == {"b0"}, "below 0.95"
+    alone = planned(plan_offload(offering(8.1), PAPER, [nearly_full], SAMPLE, CONFIG))
+    assert alone.ends_overload
+    assert {each.to_broker for each in alone.selected} == {"b2"}, "up to 0.99"
+    careful = msgspec.structs.replace(CONFIG, full_ratio=CONFIG.high_ratio)
+    assert isinstance(plan_offload(offering(8.1), PAPER, [nearly_full], SAMPLE, careful), NoPlan)
 
 
 def test_clients_of_a_bundle_are_separated_only_if_no_bundle_fits() -> None:

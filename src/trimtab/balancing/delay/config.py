@@ -26,6 +26,10 @@ class DelayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     high_ratio: float = 0.95
     """TH_high of downlink, uplink (heads only) and matching: beyond it load is shifted (section IV.B)."""
 
+    full_ratio: float = 0.99
+    """Uplinks of accepting edge-brokers are filled up to this where nothing else ends an overload: a line that is full
+    for a moment delays nobody for long (no value given)."""
+
     read_every_s: float = 0.5
     """Between two readings of the load (no value given): a fraction of the strictest requirement of Table VI."""
 

@@ -10,6 +10,8 @@ Deviations:
 - If one bundle alone ends the overload, whole or shared among brokers, the first of these in the order of priorities is
   moved, and no other: the fewer clients move the better. The paper takes bundles from the front even if they are too
   small to help, and separates clients only if no bundle fits.
+- If nothing ends the overload so, uplinks of accepting brokers are filled further (`full_ratio`): the paper knows no
+  higher threshold for an edge's uplink, which delays nobody before it is full.
 - The end of an overload of queues is estimated from the uplink: its load and what waits must fit it for the time in
   which the queues are to be cleared.
 """
@@ -132,16 +134,18 @@ def plan_offload(
         (ordered, False),
         (ordered, True),
     ]
-    plan: OffloadPlan | None = None
-    for wanted, splits in attempts:
-        trial = _Trial(offering, ordered, candidates, sample, config)
-        trial.take(wanted, splits=splits)
-        plan = trial.plan()
-        if plan.ends_overload:
-            return plan
-    if plan is None or not plan.selected:
+    last: OffloadPlan | None = None
+    for uplink_limit_ratio in (config.high_ratio, config.full_ratio):
+        for wanted, splits in attempts:
+            trial = _Trial(offering, ordered, candidates, sample, config, uplink_limit_ratio=uplink_limit_ratio)
+            trial.take(wanted, splits=splits)
+            plan = trial.plan()
+            if plan.ends_overload:
+                return plan
+        last = last if last is not None and last.selected else plan
+    if last is None or not last.selected:
         return NoPlan("no broker in a low load state has room for any client")
-    return plan
+    return last
 
 
 def singles(bundle: Bundle) -> list[Bundle]:
@@ -168,8 +172,11 @@ class _Trial:
         candidates: Sequence[Candidate],
         sample: Sample,
         config: DelayConfig,
+        *,
+        uplink_limit_ratio: float,
     ) -> None:
         self._offering = offering
+        self._uplink_limit_ratio = uplink_limit_ratio
         self._sample = sample
         self._config = config
         self._after = offering.metrics
@@ -201,7 +208,7 @@ class _Trial:
         metric = self._offering.metric
         for candidate in sorted(self._places.values(), key=lambda each: _value(each.metrics, metric)):
             metrics = accepted_metrics(candidate, bundle, self._sample)
-            if metrics.highest_ratio < self._config.high_ratio:
+            if self._can_bear(metrics):
                 self._selected.append(Selected(bundle.clients, candidate.name))
                 self._left.remove(bundle)
                 self._after = metrics_without(self._after, bundle, self._left, self._offering, self._sample)
@@ -210,6 +217,10 @@ class _Trial:
                 )
                 return True
         return False
+
+    def _can_bear(self, metrics: EdgeMetrics) -> bool:
+        others_ratio = max(metrics.downlink_ratio, metrics.matching_ratio)
+        return others_ratio < self._config.high_ratio and metrics.uplink_ratio < self._uplink_limit_ratio
 
 
 def _value(metrics: EdgeMetrics, metric: Metric) -> float:
