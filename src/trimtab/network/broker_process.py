@@ -35,13 +35,12 @@ from trimtab.network.life import Life, new_session
 from trimtab.network.loops import run
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
-from trimtab.network.process_memory import resident_bytes
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.provisioners import provisioner_of
 from trimtab.network.publication_log import PublicationLog, PublicationLogError
 from trimtab.network.replacing import Replacing
 from trimtab.network.replication_settings import ASSISTANT_MARK, ReplicaOrder
-from trimtab.network.requests import Answer, Requests
+from trimtab.network.requests import Requests
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
 from trimtab.protocol.effects import (
     Append,
@@ -68,24 +67,17 @@ from trimtab.protocol.events import (
 )
 from trimtab.protocol.frames import (
     Ack,
-    AssistRequest,
     BrokerStatus,
     Frame,
     Goodbye,
     Hello,
-    LinkRequest,
-    MoveRequest,
     Payload,
-    PlaceRequest,
-    PolicyRequest,
-    ReplaceRequest,
-    ReplicaRequest,
     StatusReply,
     StatusRequest,
-    WhereRequest,
 )
 from trimtab.protocol.messages import VERSION, Publish
 from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
+from trimtab.protocol.requests import Reply, SingleRequest
 from trimtab.protocol.snapshots import SnapshotRequest
 
 STEPS_PER_TURN_COUNT: Final = 256
@@ -309,17 +301,7 @@ class BrokerServer:
                 self._greeted(connection, frame)
             case StatusRequest():
                 connection.send(StatusReply(self.status()))
-            case (
-                PlaceRequest()
-                | LinkRequest()
-                | MoveRequest()
-                | ReplaceRequest()
-                | AssistRequest()
-                | ReplicaRequest()
-                | WhereRequest()
-                | SnapshotRequest()
-                | PolicyRequest()
-            ):
+            case _ if isinstance(frame, SingleRequest | SnapshotRequest):
                 self._await_greeting_no_more(connection)
                 self._requests.take(connection, frame)
             case Goodbye(reason=reason, leaves=leaves):
@@ -334,7 +316,7 @@ class BrokerServer:
                     self._stop.set()
             case Hello():
                 self._refuse(connection, "a second greeting")
-            case _ if isinstance(frame, Answer):
+            case _ if isinstance(frame, Reply):
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
@@ -604,7 +586,7 @@ class BrokerServer:
     # ---- status and end ----
 
     def _load(self, time_s: float) -> LoadIndices:
-        self.broker.memory_bytes = resident_bytes()[0]
+        self.broker.memory_bytes = self._meters.memory_bytes()
         return self.broker.read_load(time_s)
 
     def _record_load(self, time_s: float) -> None:

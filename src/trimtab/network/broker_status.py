@@ -10,6 +10,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.load.indices import LoadIndices
+from trimtab.network.process_memory import resident_bytes
 from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, FailureStatus, PeerStatus
 
 
@@ -34,7 +35,7 @@ def status_of(
         pid=os.getpid(),
         uptime_s=uptime_s,
         cpu_s=usage.ru_utime + usage.ru_stime,
-        memory_bytes=load.memory_bytes,
+        memory_bytes=resident_bytes()[0],
         input_count=broker.input_count,
         advertisements_count=len(broker.tables.advertisements),
         subscriptions_count=len(broker.tables.subscriptions),

@@ -34,6 +34,7 @@ class ProcessMeters:
         self._in_count = 0
         self._out_count = 0
         self._data_count = 0
+        self._begun_bytes = resident_bytes()[0]
 
     def worked(self, started_s: float) -> None:
         """A turn is over that began then: what has arrived, was matched, and has entered output queues since the last.
@@ -82,4 +83,11 @@ class ProcessMeters:
             queued_count=sum(peer.link.queued_count for peer in broker.peers.values()),
         )
         broker.meters.sent(output_waits_s)
-        broker.memory_bytes = resident_bytes()[0]
+        broker.memory_bytes = self.memory_bytes()
+
+    def memory_bytes(self) -> int:
+        """What the broker's work takes: the process has grown by so much since it began.
+
+        Load is estimated in proportion to subscriptions, and the program itself is not.
+        """
+        return max(resident_bytes()[0] - self._begun_bytes, 0)

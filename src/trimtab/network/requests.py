@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from trimtab.broker.core import Broker
 from trimtab.network.clock import now_s
@@ -28,38 +28,14 @@ from trimtab.protocol.frames import (
     ReplaceRequest,
     ReplicaReply,
     ReplicaRequest,
-    StatusReply,
     WhereReply,
     WhereRequest,
 )
-from trimtab.protocol.snapshots import Snapshot, SnapshotRequest
+from trimtab.protocol.requests import SingleRequest
+from trimtab.protocol.snapshots import SnapshotRequest
 
 LOOK_AGAIN_AFTER_S: Final = 0.02
 """How often it is looked whether a client that was asked to move has answered."""
-
-Request: TypeAlias = (
-    PlaceRequest
-    | LinkRequest
-    | MoveRequest
-    | ReplaceRequest
-    | AssistRequest
-    | ReplicaRequest
-    | WhereRequest
-    | SnapshotRequest
-    | PolicyRequest
-)
-Answer: TypeAlias = (
-    StatusReply
-    | PlaceReply
-    | LinkReply
-    | MoveReply
-    | ReplaceReply
-    | AssistReply
-    | ReplicaReply
-    | WhereReply
-    | Snapshot
-    | PolicyReply
-)
 
 
 class Requests:
@@ -90,30 +66,20 @@ class Requests:
         """What is under way, to be ended with the process."""
         return list(self._tasks)
 
-    def take(self, connection: Connection, request: Request) -> None:
+    def take(self, connection: Connection, request: SingleRequest | SnapshotRequest) -> None:
         """Do what is asked for, and answer then."""
         task = asyncio.get_running_loop().create_task(self._answer(connection, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, connection: Connection, request: Request) -> None:
+    async def _answer(self, connection: Connection, request: SingleRequest | SnapshotRequest) -> None:
         if isinstance(request, SnapshotRequest):
             async for part in self.snapshots.take(request):
                 connection.send(part)
         else:
             connection.send(await self._do(request))
 
-    async def _do(
-        self,
-        request: PlaceRequest
-        | LinkRequest
-        | MoveRequest
-        | ReplaceRequest
-        | AssistRequest
-        | ReplicaRequest
-        | WhereRequest
-        | PolicyRequest,
-    ) -> Frame:
+    async def _do(self, request: SingleRequest) -> Frame:
         here = self._broker.name
         match request:
             case PlaceRequest(client=client, site=site):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeAlias
+from typing import Final
 
 from trimtab.network.address import Address
 from trimtab.network.connection import Connection
@@ -29,44 +29,8 @@ from trimtab.protocol.frames import (
     WhereReply,
     WhereRequest,
 )
+from trimtab.protocol.requests import REPLIES, Reply, Request
 from trimtab.protocol.snapshots import Snapshot, SnapshotRequest, joined
-
-_Request: TypeAlias = (
-    StatusRequest
-    | LinkRequest
-    | PlaceRequest
-    | MoveRequest
-    | ReplaceRequest
-    | AssistRequest
-    | ReplicaRequest
-    | WhereRequest
-    | SnapshotRequest
-    | PolicyRequest
-)
-_Reply: TypeAlias = (
-    StatusReply
-    | LinkReply
-    | PlaceReply
-    | MoveReply
-    | ReplaceReply
-    | AssistReply
-    | ReplicaReply
-    | WhereReply
-    | Snapshot
-    | PolicyReply
-)
-_REPLIES: Final[dict[type[_Request], type[_Reply]]] = {
-    StatusRequest: StatusReply,
-    LinkRequest: LinkReply,
-    PlaceRequest: PlaceReply,
-    MoveRequest: MoveReply,
-    ReplaceRequest: ReplaceReply,
-    AssistRequest: AssistReply,
-    ReplicaRequest: ReplicaReply,
-    WhereRequest: WhereReply,
-    SnapshotRequest: Snapshot,
-    PolicyRequest: PolicyReply,
-}
 
 LINK_WITHIN_S: Final = 15.0
 """A broker needs some seconds to find out that a neighbour cannot be reached."""
@@ -148,7 +112,7 @@ async def ask_snapshot(address: Address, sample_s: float, within_s: float = 10.0
     return joined(parts)
 
 
-async def _ask(address: Address, request: _Request, within_s: float, parts: list[Snapshot] | None = None) -> _Reply:
+async def _ask(address: Address, request: Request, within_s: float, parts: list[Snapshot] | None = None) -> Reply:
     loop = asyncio.get_running_loop()
     asker = _Asker(request, loop.create_future(), [] if parts is None else parts)
     async with asyncio.timeout(within_s):
@@ -160,7 +124,7 @@ async def _ask(address: Address, request: _Request, within_s: float, parts: list
 
 
 class _Asker:
-    def __init__(self, request: _Request, answer: asyncio.Future[_Reply], parts: list[Snapshot]) -> None:
+    def __init__(self, request: Request, answer: asyncio.Future[Reply], parts: list[Snapshot]) -> None:
         self._request = request
         self._parts = parts
         self.answer = answer
@@ -169,7 +133,7 @@ class _Asker:
         connection.send(self._request)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
-        wanted = _REPLIES[type(self._request)]
+        wanted = REPLIES[type(self._request)]
         if isinstance(frame, Snapshot):
             self._parts.append(frame)
             if not frame.is_last:
