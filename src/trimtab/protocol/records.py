@@ -32,7 +32,9 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     input_queue_delay_s: Annotated[float, _says("how long the last publication waited in the input queue")]
     output_queue_count: Annotated[int, _says("messages in all output queues")]
     output_queue_delay_s: Annotated[float, _says("how long a message waited in an output queue lately")]
-    memory_bytes: Annotated[int, _says("memory that work takes: by how much the process has grown, or as modelled in the simulation")]
+    memory_bytes: Annotated[
+        int, _says("memory that work takes: by how much the process has grown, or as modelled in the simulation")
+    ]
     advertisements_count: Annotated[int, _says("advertisements in the routing tables")]
     subscriptions_count: Annotated[int, _says("subscriptions in the routing tables")]
     clients_count: Annotated[int, _says("client sessions")]
