@@ -88,7 +88,7 @@ def test_a_network_and_a_simulation_record_the_same_and_a_network_can_be_read_wh
     for broker in ("B1", "B2"):
         ours = [each for each in load if each["broker"] == broker]
         assert sum(each["control_in_count"] for each in ours) > 0
-        assert all(each["memory_bytes"] > 1_000_000 for each in ours)
+        assert all(0 <= each["memory_bytes"] < 40_000_000 for each in ours), "the program itself does not count"
     assert not list(records.rglob("*.unfinished"))
 
     story, simulated = tmp_path / "story.toml", tmp_path / "simulated"

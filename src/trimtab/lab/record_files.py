@@ -9,6 +9,7 @@ and takes its name only when it is complete, so that every file can be read at a
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,7 +61,7 @@ class RecordFiles:
         """
         if deliveries_one_in < 0 or rows_per_file_count < 1:
             raise ValueError("no less than none of the deliveries are kept, and at least one row in a file")
-        _pyarrow()
+        _warm_up()
         self._deliveries_one_in = deliveries_one_in
         metadata = {SAMPLED_KEY: str(deliveries_one_in).encode()}
         self._tables = {
@@ -213,6 +214,14 @@ def deliveries_one_in(folder: str | Path) -> int:
 def _arrow_type(column: Column) -> Any:
     pa = _pyarrow()
     return {"text": pa.string(), "integer": pa.int64(), "decimal": pa.float64()}[column.kind]
+
+
+def _warm_up() -> None:
+    """Let pyarrow take the 60 MB of its first write now, before a process begins to measure what its work takes."""
+    _pyarrow()
+    import pyarrow.parquet as pq
+
+    pq.write_table(schema_of("moves").empty_table(), io.BytesIO())
 
 
 def _pyarrow() -> Any:
