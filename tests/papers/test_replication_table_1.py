@@ -1,6 +1,7 @@
 """Table 1 of the replication paper: the ticks hold, and the crosses are seen."""
 
 from trimtab.lab.replication_runs import run_table
+from trimtab.simulation.table_one import ROWS, run_once
 
 
 def test_ticks_hold_and_crosses_are_seen() -> None:
@@ -31,3 +32,9 @@ def test_ticks_hold_and_crosses_are_seen() -> None:
     assert table.is_reproduced
     assert table.ordering_degree_ratios["synchronous"] == 1.0
     assert table.ordering_degree_ratios["incremental"] < 1.0
+
+
+def test_what_comes_late_over_the_assistant_does_not_overtake() -> None:
+    """An assistant says by control that it knows all routes, and that overtakes a publication that it had kept."""
+    row = next(row for row in ROWS if row.name == "incremental-reordering")
+    assert run_once(row, seed=857).violations == []

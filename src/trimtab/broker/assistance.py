@@ -354,8 +354,6 @@ class Assistance:
                 self._broker.interests.confirmed(peer.name, id, now_s)
             case Replicated():
                 assistant.is_complete = True
-                if assistant.merge is not None:
-                    assistant.merge.is_assistant_in_order = True
             case _:
                 pass  # the brokers that it reaches are reached through the one that it assists
 

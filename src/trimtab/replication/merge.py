@@ -70,7 +70,12 @@ class OrderedMerge:
         self._take(stream)
 
     def progress(self, way: Way, marker: Progress) -> None:
-        """A marker came over one of the ways; what it is about goes on when it has come over both."""
+        """A marker came over one of the ways; what it is about goes on when it has come over both.
+
+        The assistant has kept its markers back as long as it did not know all routes: from the first one on its way is
+        in order. That it knows them is said by control as well, which overtakes what came late.
+        """
+        self.is_assistant_in_order = self.is_assistant_in_order or way == "assistant"
         key = (marker.origin, marker.number)
         before = self._markers.setdefault(key, (way, marker))
         if before[0] != way:
