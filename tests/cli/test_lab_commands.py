@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -137,6 +138,7 @@ def test_a_report_says_of_each_claim_whether_it_holds(tmp_path: Path) -> None:
     assert "data:image/png;base64," in page
     assert page.count("<td class=yes>holds") == 1
     assert "2 seeds" in page
+    assert f"Made on {time.strftime('%Y-')}" in page
     assert "0 of 2 seeds" in page, "what never came does not hold"
     assert told["records"]["runs_count"] == 2, "those of the one scenario that keeps records"
     assert told["figures_count"] == len(list((out / "figures").glob("*.png"))) == 1 + 2 * 2

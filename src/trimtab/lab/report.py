@@ -6,7 +6,10 @@ Everything is computed by Spark SQL over DIR/runs and DIR/records; only what is 
 from __future__ import annotations
 
 import html
+import os
+import platform
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,7 +78,7 @@ def write_report(folder: Path, claims: Sequence[Claims], master: str = LOCAL) ->
     page = folder / REPORT
     head = (
         f"<p>{totals['runs']:,} runs, {totals['cpu_s']:,.0f} s of CPU, {totals['violations']:,} promises broken "
-        "(lost, doubled or reordered publications and the like).</p>"
+        f"(lost, doubled or reordered publications and the like).</p><p>{html.escape(_made())}</p>"
     )
     write_page(page, "Trimtab: experiments", f"{head}{''.join(parts)}<h2>All runs</h2>{all_runs}")
     verdicts = [each.holds for each in found]
@@ -89,6 +92,14 @@ def write_report(folder: Path, claims: Sequence[Claims], master: str = LOCAL) ->
         unknown_count=verdicts.count(None),
         figures_count=pictures.count,
         records=records,
+    )
+
+
+def _made() -> str:
+    """When and where the page was made."""
+    return (
+        f"Made on {time.strftime('%Y-%m-%d')} with Python {platform.python_version()} on a machine with "
+        f"{os.cpu_count()} processors ({platform.machine()})."
     )
 
 
