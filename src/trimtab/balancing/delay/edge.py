@@ -328,7 +328,7 @@ class DelayEdge:
                 phase.loads = loads
                 return self._plan_if_ready(phase, now_s)
             case Refusal(phase=id, reason=reason) if phase is not None and phase.id == id:
-                return self._give_up(phase, reason, now_s)
+                return self._refused(phase, reason, now_s)
             case Go(phase=id, selected=selected) if phase is not None and phase.id == id:
                 phase.is_moving = True
                 phase.ends_at_s = now_s + 2 * self._config.migration_timeout_s
@@ -399,10 +399,19 @@ class DelayEdge:
         self._decide(f"{phase.reason}; nothing moved: {reason}", now_s)
         return self._end_phase(phase, reason, now_s)
 
+    def _refused(self, phase: Phase, reason: str, now_s: float) -> list[Action]:
+        """Nothing has changed by asking: what is overloaded still is, and asks again with the next reading."""
+        self._decide(f"{phase.reason}; nothing moved: {reason}", now_s)
+        self._settles_until_s = now_s
+        return self._ended(phase, reason, now_s)
+
     def _end_phase(self, phase: Phase, outcome: str, now_s: float) -> list[Action]:
-        self.phase = None
         self.queues.forget()
         self._settles_until_s = now_s + self._config.settle_s
+        return self._ended(phase, outcome, now_s)
+
+    def _ended(self, phase: Phase, outcome: str, now_s: float) -> list[Action]:
+        self.phase = None
         record = self._notes.ended(phase.id, outcome, self._metrics, now_s)
         return [] if record is None else [Note(record)]
 
