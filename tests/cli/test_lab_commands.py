@@ -109,6 +109,15 @@ metric = "balance.converged_at_s"
 of = {policy = ""}
 holds = "<= 1"
 
+[[claim]]
+where = "here"
+says = "nothing is lost, in relation to nothing"
+scenario = "figure-2-2"
+metric = "lost_count"
+of = {}
+relation_to = {}
+holds = "<= 0.5"
+
 [[figure]]
 title = "Messages"
 scenario = "relocation-clustered"
@@ -131,12 +140,12 @@ def test_a_report_says_of_each_claim_whether_it_holds(tmp_path: Path) -> None:
     reported = lab("report", str(out), "--claims", str(claims), "--json")
     assert reported.returncode == 0, reported.stderr
     told = json.loads(reported.stdout)
-    assert (told["runs_count"], told["violations_count"], told["claims_count"]) == (6, 0, 4)
-    assert (told["hold_count"], told["fail_count"], told["unknown_count"]) == (1, 2, 1)
+    assert (told["runs_count"], told["violations_count"], told["claims_count"]) == (6, 0, 5)
+    assert (told["hold_count"], told["fail_count"], told["unknown_count"]) == (2, 2, 1)
     page = Path(told["page"]).read_text(encoding="utf-8")
     assert "Mine &lt;and&gt; others" in page
     assert "data:image/png;base64," in page
-    assert page.count("<td class=yes>holds") == 1
+    assert page.count("<td class=yes>holds") == 2
     assert "2 seeds" in page
     assert f"Made on {time.strftime('%Y-')}" in page
     assert "0 of 2 seeds" in page, "what never came does not hold"

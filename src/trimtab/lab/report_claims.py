@@ -80,8 +80,8 @@ def _said(claim: Claim, number: int) -> str:
     """The claim's value of a seed."""
     if _base(claim) is None:
         return f"ours_{number}"
-    ratio = f"ours_{number} / other_{number}"
-    return f"100 * (1 - {ratio})" if claim.cut_against is not None else ratio
+    ratio = f"CASE WHEN ours_{number} = 0 THEN 0 ELSE try_divide(ours_{number}, other_{number}) END"  # nothing is less
+    return f"100 * (1 - ({ratio}))" if claim.cut_against is not None else ratio
 
 
 def _conditions(claim: Claim, settings: Mapping[str, str]) -> str:
