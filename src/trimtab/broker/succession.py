@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def succeed(broker: Broker, former: Agents | None, agents: Sequence[Agent], now_s: float) -> Agents | None:
-    """Let the former agents go and these come; None if there are none."""
+    """Let the former agents go and these come; None if there were none and none come."""
     if former is not None:
         former.retire()
         for name in former.inboxes:
             del broker.peers[name]
             broker.interests.forget_early(name)
             broker.interests.end_all_from(name, now_s)
-    if not agents:
-        return None if former is None else Agents(broker, (), former)
+    elif not agents:
+        return None
     coming = Agents(broker, agents, former)
     for name, inbox in coming.inboxes.items():
         broker.peers[name] = Peer(name, "agent", broker.config.session, inbox, sys.maxsize)

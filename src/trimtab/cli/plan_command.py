@@ -13,6 +13,7 @@ import typer
 
 from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.network_commands import JsonOption, NetworkArgument, plan_of
+from trimtab.cli.simulated_records import simulated_records
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -165,21 +166,10 @@ def _make(present: Present, **wanted: Any) -> Plan:
 
 @contextmanager
 def _records(folder: str | None, run: str) -> Iterator[RecordFiles | None]:
-    """Where the records of a plan are kept, as far as that can be done."""
-    if folder is None:
-        yield None
-        return
-    from trimtab.lab.record_files import MissingParquetError, RecordFiles
     from trimtab.protocol.records import RecordsError
 
     try:
-        files = RecordFiles(folder, "plan", run=run, deliveries_one_in=DELIVERIES_ONE_IN, replace=True)
-    except MissingParquetError as error:
-        typer.echo(f"no records are written, only the plan: {error}", err=True)
-        yield None
-        return
-    try:
-        with files:
+        with simulated_records(folder, "plan", run=run, deliveries_one_in=DELIVERIES_ONE_IN, besides="plan") as files:
             yield files
     except RecordsError as error:
         _fail(str(error))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +15,10 @@ from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.relocation_tables import run_relocation_and_tell
 from trimtab.cli.replication_commands import replication_table
 from trimtab.cli.replication_tables import run_replication_and_tell
+from trimtab.cli.simulated_records import simulated_records
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
-    from trimtab.lab.record_files import RecordFiles
     from trimtab.simulation.fuzz import BugReport, FuzzReport, RunReport
     from trimtab.simulation.run import Summary
 
@@ -190,7 +188,9 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     try:
         wanted = read_scenario(scenario, overrides)
         run_seed = wanted.seed if seed is None else seed
-        with _record_files(out, f"{wanted.name}-{run_seed}", deliveries_one_in) as recorder:
+        with simulated_records(
+            out, "sim", run=f"{wanted.name}-{run_seed}", deliveries_one_in=deliveries_one_in, besides="summary"
+        ) as recorder:
             prepared = ScenarioRun(wanted, run_seed, None if quotes is None else load_quotes(Path(quotes)), recorder)
             begin_cpu_s = time.process_time()
             summary = prepared.run()
@@ -206,24 +206,6 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         _print_summary(summary, cpu_s)
     if summary.violations:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _record_files(folder: str | None, run: str, deliveries_one_in: int) -> Iterator[RecordFiles | None]:
-    """Where a run's records go, in place of those of a former run; None if none are wanted or can be written."""
-    if folder is None:
-        yield None
-        return
-    from trimtab.lab.record_files import MissingParquetError, RecordFiles
-
-    try:
-        files = RecordFiles(folder, "sim", run=run, deliveries_one_in=deliveries_one_in, replace=True)
-    except MissingParquetError as error:
-        typer.echo(f"no records are written, only the summary: {error}", err=True)
-        yield None
-        return
-    with files:
-        yield files
 
 
 def _write_summary(folder: Path, data: Any) -> None:

@@ -48,8 +48,11 @@ def records_part(spark: SparkSession, pictures: Pictures, folder: Path) -> tuple
     drawn = runs[:_RUNS_DRAWN_MAX_COUNT]
     parts = [_table(totals)]
     curves = {
-        "input": ("share of the matching capacity in use", _by_run(spark.sql(_LOADS).collect())),
-        "output": ("share of the bandwidth in use", _by_run(spark.sql(_LOADS.replace("input_", "output_")).collect())),
+        "input": (
+            "share of the matching capacity in use",
+            _by_run(spark.sql(_loads("input_utilization_ratio")).collect()),
+        ),
+        "output": ("share of the bandwidth in use", _by_run(spark.sql(_loads("output_utilization_ratio")).collect())),
         "delay": ("delivery delay [s]", _by_run(spark.sql(_DELAYS).collect())),
     }
     for run in drawn:
@@ -72,11 +75,15 @@ _BINNED: Final = (
     "FROM {table} t JOIN ends e ON t.run = e.run)"
 )
 
-_LOADS: Final = (
-    f"WITH {_BINNED.format(bins=_BINS_COUNT, table='load')} "
-    "SELECT run, broker AS name, bin_s AS x, avg(input_utilization_ratio) AS y FROM binned "
-    "GROUP BY run, broker, bin_s ORDER BY run, name, x"
-)
+
+def _loads(ratio: str) -> str:
+    """A ratio of each broker over time."""
+    return (
+        f"WITH {_BINNED.format(bins=_BINS_COUNT, table='load')} "
+        f"SELECT run, broker AS name, bin_s AS x, avg({ratio}) AS y FROM binned "
+        "GROUP BY run, broker, bin_s ORDER BY run, name, x"
+    )
+
 
 _DELAYS: Final = (
     f"WITH {_BINNED.format(bins=_BINS_COUNT, table='deliveries')}, "

@@ -396,12 +396,12 @@ class DelayEdge:
         return bundles
 
     def _give_up(self, phase: Phase, reason: str, now_s: float) -> list[Action]:
-        self._decide(f"{phase.reason}; nothing moved: {reason}", now_s)
+        self._decide_nothing(phase, reason, now_s)
         return self._end_phase(phase, reason, now_s)
 
     def _refused(self, phase: Phase, reason: str, now_s: float) -> list[Action]:
         """Nothing has changed by asking: what is overloaded still is, and asks again with the next reading."""
-        self._decide(f"{phase.reason}; nothing moved: {reason}", now_s)
+        self._decide_nothing(phase, reason, now_s)
         self._settles_until_s = now_s
         return self._ended(phase, reason, now_s)
 
@@ -414,6 +414,9 @@ class DelayEdge:
         self.phase = None
         record = self._notes.ended(phase.id, outcome, self._metrics, now_s)
         return [] if record is None else [Note(record)]
+
+    def _decide_nothing(self, phase: Phase, reason: str, now_s: float) -> None:
+        self._decide(f"{phase.reason}; nothing moved: {reason}", now_s)
 
     def _decide(self, decision: str, now_s: float) -> None:
         self._decision, self._decided_s = decision, now_s

@@ -134,7 +134,7 @@ def plan_offload(
         (ordered, False),
         (ordered, True),
     ]
-    last: OffloadPlan | None = None
+    fallback: OffloadPlan | None = None
     for uplink_limit_ratio in (config.high_ratio, config.full_ratio):
         for wanted, splits in attempts:
             trial = _Trial(offering, ordered, candidates, sample, config, uplink_limit_ratio=uplink_limit_ratio)
@@ -142,10 +142,9 @@ def plan_offload(
             plan = trial.plan()
             if plan.ends_overload:
                 return plan
-        last = last if last is not None and last.selected else plan
-    if last is None or not last.selected:
-        return NoPlan("no broker in a low load state has room for any client")
-    return last
+        if fallback is None and plan.selected:
+            fallback = plan
+    return fallback or NoPlan("no broker in a low load state has room for any client")
 
 
 def singles(bundle: Bundle) -> list[Bundle]:
