@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -24,7 +25,10 @@ from trimtab.cli.main import app
 from trimtab.lab import demonstration
 from trimtab.lab.channel_account import ChannelCounts
 from trimtab.lab.demonstration import Bundle, Demonstration, DemoOptions, DemoSummary
+from trimtab.lab.demonstration_channels import EmergencyChannels
 from trimtab.lab.load_report import LoadReport
+from trimtab.lab.own_process import ActiveProcess
+from trimtab.network.client import Client
 
 ENDS_WITHIN_S = 120.0
 
@@ -93,6 +97,29 @@ def test_a_short_run_with_spark_accounts_for_every_delivery_and_notification(out
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Deliveries: " in page and "data:image/png" in page and "http" not in page
     assert started_for(out) == []
+
+
+class EndsWhileTheyAsk:
+    """A load whose time is over while people ask for channels."""
+
+    all_joined = True
+
+    def __init__(self) -> None:
+        self.ends = asyncio.Event()
+
+    @property
+    def subscribers(self) -> list[Client]:
+        self.ends.set()
+        return []
+
+
+def test_channels_that_nobody_was_told_through_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    active = ActiveProcess.__new__(ActiveProcess)  # never started: what it would be asked is answered here
+    for name in ("wait_until_ready", "run", "feed"):
+        monkeypatch.setattr(active, name, lambda *_: None)
+    channels = EmergencyChannels(active, people_count=0, for_s=10.0, seed=1)
+    asyncio.run(channels.run(EndsWhileTheyAsk()))  # type: ignore[arg-type]
+    assert channels.problem is not None and channels.problem.startswith("Spark was ready too late")
 
 
 @pytest.mark.parametrize(("number", "waits_for"), [(signal.SIGINT, "java"), (signal.SIGTERM, "trimtab broker")])

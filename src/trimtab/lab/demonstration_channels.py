@@ -93,8 +93,18 @@ class EmergencyChannels:
         self.doing = "waiting for all subscribers to have joined"
         while not (load.all_joined or load.ends.is_set()):
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-        if load.ends.is_set():
+        if not load.ends.is_set():
+            await self._show(load)
+        if not self.counts().expected_count:
             raise OwnProcessError("Spark was ready too late to show channels; --minutes gives it more time")
+        self.doing = "the last notifications are awaited"
+        self._last_s = time.monotonic()
+        while any(each.waits for each in self._accounts) and time.monotonic() < self._last_s + QUIET_FOR_S:
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+        self.doing = "done"
+
+    async def _show(self, load: LoadRun) -> None:
+        """Everybody asks, and reports are fed until the load ends."""
         self.doing = f"{len(self._accounts)} subscribers ask for channels"
         shelters = [msgspec.to_builtins(each) for each in self._world.shelters]
         await asyncio.to_thread(self._active.feed, "shelters", shelters)
@@ -108,11 +118,6 @@ class EmergencyChannels:
             await self._tick(tick)
             tick += 1
             await asyncio.sleep(max(0.0, next_s - time.monotonic()))
-        self.doing = "the last notifications are awaited"
-        self._last_s = time.monotonic()
-        while any(each.waits for each in self._accounts) and time.monotonic() < self._last_s + QUIET_FOR_S:
-            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-        self.doing = "done"
 
     async def _tick(self, tick: int) -> None:
         """People's places, then reports, then wait until every channel has seen them: nobody moves under its query."""
