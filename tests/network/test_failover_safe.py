@@ -17,10 +17,15 @@ from trimtab.lab.bench_failover import FailoverBench, run_failover_bench
 PUBLICATIONS_COUNT = int(os.environ.get("TRIMTAB_FAILOVER_PUBLICATIONS", "4000"))
 
 
-@pytest.mark.parametrize("seed", [1, 3])
-def test_a_kill_among_seven_loses_doubles_and_reorders_nothing(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "moves_every_s"), [(1, 0.0), (3, 0.0), (5, 0.05)])
+def test_a_kill_among_seven_loses_doubles_and_reorders_nothing(seed: int, moves_every_s: float) -> None:
     bench = FailoverBench(
-        kills_count=1, publications_count=PUBLICATIONS_COUNT, rate_per_s=1_500.0, seed=seed, standbys_count=1
+        kills_count=1,
+        publications_count=PUBLICATIONS_COUNT,
+        rate_per_s=1_500.0,
+        seed=seed,
+        standbys_count=1,
+        moves_every_s=moves_every_s,
     )
     lines: list[str] = []
     figures = run_failover_bench(bench, lines.append)
@@ -29,6 +34,7 @@ def test_a_kill_among_seven_loses_doubles_and_reorders_nothing(seed: int) -> Non
     assert figures.deliveries_count == 4 * figures.publications_count
     [kill] = figures.kills
     assert kill.replaced_s is not None
+    assert bool(figures.moved_count) == bool(moves_every_s)
     assert [line for line in lines if line.startswith(f"1 of 1: {kill.broker} noticed after ")] != []
 
 

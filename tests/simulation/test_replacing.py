@@ -12,7 +12,7 @@ from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Crash, Drop
 from trimtab.simulation.fuzz import fuzz
-from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths, draw_plan_with_replication
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.world import World
 
@@ -186,3 +186,35 @@ def test_a_broker_that_returns_after_it_was_replaced_is_not_let_in() -> None:
         world.transport.cut(frozenset(("B2", "B3")), 1.0, (0.0, 0.0))
         world.run(8.5)
     assert finish(world) == []
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        2,  # a publisher's move is lost with a broker on its way; its marker must not go on through the replica
+        15,  # a subscriber has undone a move, and the marker comes to the replica of its broker
+        35,  # the answer to a publisher's move comes again, to a replica at which the publisher has advertised since
+        131,  # a client is on its way to the broker that dies
+        243,  # what waits in place of a lost move counts as the move did
+    ],
+)
+def test_clients_move_while_brokers_die(seed: int) -> None:
+    draw = functools.partial(draw_plan_with_deaths, acknowledges="safe", clients_move=True)
+    assert fuzz(first_seed=seed, runs_count=1, draw=draw).failures == []
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        1219,  # a client has seen a publication that it did not want; it comes again, and now it wants it
+        1736,  # a publisher returns to a replica and leaves before what it had said has come from the disk
+    ],
+)
+def test_runs_that_broke_a_promise_once(seed: int) -> None:
+    assert fuzz(first_seed=seed, runs_count=1, draw=draw_plan_with_replication).failures == []
+
+
+def test_random_runs_with_moves_and_deaths() -> None:
+    draw = functools.partial(draw_plan_with_deaths, clients_move=True)
+    report = fuzz(first_seed=80_000, runs_count=10, draw=draw)
+    assert report.failures == [] and report.moves_count > 10

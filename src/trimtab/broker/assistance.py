@@ -154,6 +154,10 @@ class Assistance:
         """Whether a neighbour has one."""
         return name in self._assistants
 
+    def divides(self, name: str) -> bool:
+        """Whether what goes to a neighbour or comes from it may take two ways."""
+        return name in self._assistants or self._broker.name in self._assistants
+
     def is_told(self, name: str) -> bool:
         """Whether a neighbour has an assistant that knows all routes."""
         return name in self._assistants and self._assistants[name].is_complete

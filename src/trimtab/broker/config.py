@@ -9,6 +9,7 @@ import msgspec
 from trimtab.broker.meters import MeterConfig
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.messages import FIRST_LIFE
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
 Acknowledges: TypeAlias = Literal["received", "safe", "durable"]
@@ -19,7 +20,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """One broker's settings."""
 
     name: str
-    session: str = "1"
+    session: str = FIRST_LIFE
     """Told in greetings; differs after each start of the broker, so that peers notice a restart."""
 
     address: str = ""

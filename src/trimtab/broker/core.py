@@ -609,6 +609,8 @@ class Broker:
         if peer is None:
             peer = Peer(name, hello.role, hello.session, self.new_link(), self._queue_max_count(hello.role))
             self.peers[name] = peer
+            if self.safe is not None:
+                self.safe.came(peer, now_s)
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
         self._watch.add(peer)
@@ -712,7 +714,7 @@ class Broker:
         if peer is None:
             return
         if self.safe is not None:
-            self.safe.gone(peer)
+            self.safe.gone(peer, now_s)
         self._input.remove(peer)
         if self.gatekeeper is not None:
             self.gatekeeper.forget(name)

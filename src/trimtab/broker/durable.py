@@ -13,6 +13,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from trimtab.broker.peers import Peer
 from trimtab.broker.safe import SafeDelivery
 from trimtab.protocol.effects import Append, Effect, Forget
 from trimtab.protocol.messages import Publish
@@ -39,6 +42,8 @@ class DurableDelivery(SafeDelivery):
         self._recovers_at_s: float | None = None
         self._disk_until: dict[str, int] = {}
         """The last of each publisher's publications from the disk that has gone on."""
+        self._departed: dict[str, None] = {}
+        """Publishers that have left before their publications from the disk have gone on."""
         self._held: list[tuple[str, Publish]] = []
         self._effects: list[Effect] = []
         self._now_s = 0.0
@@ -106,6 +111,27 @@ class DurableDelivery(SafeDelivery):
 
     # ---- after a start ----
 
+    def came(self, peer: Peer, now_s: float) -> None:
+        """A publisher that had left is there again: what it said before goes on first."""
+        if peer.name in self._departed:
+            self._now_s = now_s
+            self._go_on(peer.name)
+            self._end_departed(peer.name, now_s)
+
+    def gone(self, peer: Peer, now_s: float) -> None:
+        """A peer has left for good; what it has advertised stays while publications of it wait for their routes."""
+        super().gone(peer, now_s)
+        if peer.role == "client" and any(message.publisher == peer.name for message in self._recovered):
+            self._departed[peer.name] = None
+            tables = self._broker.tables
+            for entry in [each for each in tables.advertisements.values() if each.hop == peer.name]:
+                stays = msgspec.structs.replace(entry, hop=_DISK + peer.name)
+                self._broker.interests.say(tables.turn(stays, peer.name, ""), now_s)
+
+    def _end_departed(self, publisher: str, now_s: float) -> None:
+        del self._departed[publisher]
+        self._broker.interests.end_all_from(_DISK + publisher, now_s)
+
     def recovered(self, publications: Sequence[Publish], now_s: float) -> None:
         """An earlier life has left publications on the disk: they wait until routes are known."""
         self._now_s = now_s
@@ -132,6 +158,8 @@ class DurableDelivery(SafeDelivery):
         if self._recovers_at_s is not None and now_s >= self._recovers_at_s:
             self._recovers_at_s = None
             self._go_on()
+            for publisher in list(self._departed):
+                self._end_departed(publisher, now_s)
             held, self._held = self._held, []
             for name, message in held:
                 self._effects += self._broker.on_publication(name, message, now_s)

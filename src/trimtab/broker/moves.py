@@ -13,7 +13,9 @@ from trimtab.broker.routing import Entry
 from trimtab.language import Filter
 from trimtab.load.agents import ClientCame, ClientLeft, PublisherTurned
 from trimtab.matching.announcements import Announcements
+from trimtab.protocol.frames import Sendable
 from trimtab.protocol.messages import (
+    FIRST_LIFE,
     AnyMessage,
     Cancel,
     Complete,
@@ -99,26 +101,34 @@ class Moves:
     # ---- the path and the old broker ----
 
     def handover(self, source: Peer, message: Handover, now_s: float) -> None:
-        """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it."""
+        """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it.
+
+        Where an assistant gives publications another way nothing stands before it: it stops, and the client stays.
+        """
         broker = self._broker
-        if message.old_broker == broker.name:
+        towards = None if message.old_broker == broker.name else broker.reach.towards(message.old_broker)
+        has_one_way = not (self._may_be_overtaken(source.name) or self._may_be_overtaken(towards))
+        if message.old_broker == broker.name and has_one_way:
             self._hand_over(source, message, now_s)
-            return
-        towards = broker.reach.towards(message.old_broker)
-        if towards is not None and towards != source.name:
+        elif has_one_way and towards is not None and towards != source.name:
             if message.new_broker:
                 self._migrations.prepare(_path(message, towards, source.name), now_s)
             broker.send(towards, message, now_s)
         elif message.new_broker:
             broker.send(source.name, _lost(message), now_s)
 
+    def _may_be_overtaken(self, neighbour: str | None) -> bool:
+        """Whether publications to or from a neighbour take two ways, so that a marker does not stand behind them."""
+        replacement = self._broker.replacement
+        return replacement is not None and neighbour is not None and replacement.assistance.divides(neighbour)
+
     def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
         broker = self._broker
         client = broker.peers.get(message.client)
-        if client is None or client.role != "client" or message.old_session not in ("", broker.config.session):
-            return  # it has left the network, or is known here from another life
-        if client.undone_moves.pop(message.move, 0) is None:
-            return
+        if client is None or client.role != "client":
+            return  # it has left the network
+        if not self._is_of_this_life(message) or message.move in client.undone_moves:
+            return  # it stays
         broker.send(message.client, End(move=message.move, cause=message.cause), now_s)
         client.moved = message.move
         self.moved_out_count += 1
@@ -129,6 +139,9 @@ class Moves:
         if message.new_broker:
             self._turn_away(client, source, message, now_s)
         broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
+
+    def _is_of_this_life(self, message: Handover) -> bool:
+        return (message.old_session or FIRST_LIFE) == self._broker.config.session
 
     def _turn_away(self, client: Peer, source: Peer, message: Handover, now_s: float) -> None:
         """All that the publisher sent here has been passed on: let the new broker know behind it."""
@@ -197,6 +210,15 @@ class Moves:
             self._pass_on(cancel, now_s)
         return self._migrations.lost_with(name)
 
+    def after_loss(self, message: Sendable) -> Sendable:
+        """What a replica is told instead of what waits for the broker before it: publishers' moves are told to be lost.
+
+        Each message stays one message, for those who count them.
+        """
+        if isinstance(message, Handover) and message.new_broker:
+            return Cancel(move=message.move, old_broker=message.old_broker, cause=message.cause)
+        return message
+
     # ---- what migrations ask for ----
 
     def send(self, name: str, message: AnyMessage, now_s: float) -> None:
@@ -225,11 +247,12 @@ class Moves:
                 client.announcements = Announcements()
             client.announcements.add(entry.id, entry.filter)
 
-    def drop(self, id: str, came_from: str, now_s: float) -> None:
-        """Forget an advertisement whose publisher nobody knows here."""
+    def drop(self, id: str, came_from: str, now_s: float) -> bool:
+        """Forget an advertisement that is known from there, if at all; whether nobody else knows its publisher."""
         entry = self._broker.tables.advertisements.get(id)
         if entry is not None and entry.hop == came_from:
             self._broker.interests.end_advertisement(id, now_s)
+        return entry is None or entry.hop == came_from
 
 
 def _path(message: Handover, towards_old: str, towards_new: str) -> Path:

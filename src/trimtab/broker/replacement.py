@@ -194,6 +194,7 @@ class Replacement:
         waiting = peer.link.undelivered_data()
         if before is not None and before.queue is not None:
             waiting += before.queue.waiting()
+        waiting = [broker.moves.after_loss(message) for message in waiting]
         self._ended_lives[name, peer.session] = None
         if len(self._ended_lives) > _ENDED_LIVES_MAX_COUNT:
             del self._ended_lives[next(iter(self._ended_lives))]

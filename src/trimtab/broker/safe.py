@@ -83,7 +83,10 @@ class SafeDelivery:
         for source in self._handed_on.sources():
             self.settle(source)
 
-    def gone(self, peer: Peer) -> None:
+    def came(self, peer: Peer, now_s: float) -> None:
+        """A peer is new; nothing waits for it."""
+
+    def gone(self, peer: Peer, now_s: float) -> None:
         """A peer has left for good: nobody waits for it."""
         self._handed_on.forget(peer.name)
         if isinstance(peer.link, SafeLink):

@@ -239,14 +239,18 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
         Literal["safe", "durable", "received"],
         typer.Option(help="What an acknowledgement means; received may lose."),
     ] = "safe",
+    moves_every: Annotated[
+        float,
+        typer.Option(min=0, max=3_600, metavar="S", help="Seconds between moves of clients to other brokers; 0: none."),
+    ] = 0.0,
     seed: Annotated[int, typer.Option(metavar="S", help="Seed of which brokers are killed and when.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Kill broker processes of seven while publications flow, and see whether anything is lost, doubled or reordered.
 
     Three publishers and four subscribers at six of the brokers; each kill is a kill -9 of any of the seven at a random
-    moment, and the next comes when all is well again. Exit code 1 if something was lost, doubled or reordered. Takes
-    about twelve minutes.
+    moment, and the next comes when all is well again. With --moves-every clients move about meanwhile, publishers, too.
+    Exit code 1 if something was lost, doubled or reordered. Takes about twelve minutes.
 
     \b
     Example:
@@ -256,7 +260,9 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
 
     from trimtab.lab.bench_failover import FailoverBench, run_failover_bench
 
-    bench = FailoverBench(kills, publications, rate, seed, acknowledges, provisioner=provisioner)
+    bench = FailoverBench(
+        kills, publications, rate, seed, acknowledges, provisioner=provisioner, moves_every_s=moves_every
+    )
     try:
         with _progress() as report:
             figures = run_failover_bench(bench, report)
@@ -278,6 +284,8 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
             f"{figures.deliveries_count:,} delivered; lost {figures.lost_count:,}, doubled or reordered "
             f"{figures.doubled_count:,}; service resumed at the latest {figures.resumed_max_s:.2f} s after detection"
         )
+        if moves_every:
+            typer.echo(f"{figures.moved_count:,} moves of clients, {figures.stayed_count:,} that were undone")
     if not figures.is_right:
         raise typer.Exit(1)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from trimtab.client.config import ClientConfig
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import Confirmed, MovedAdvertisement, MovedSubscription, MoveIn, Publish
+from trimtab.protocol.messages import FIRST_LIFE, Confirmed, MovedAdvertisement, MovedSubscription, MoveIn, Publish
 
 
 class Move:
@@ -78,7 +78,7 @@ class Move:
             subscriptions=tuple(subscriptions),
             advertisements=tuple(advertisements),
             publishes=self.publishes,
-            old_session=old_session if self.publishes else "",
+            old_session=old_session if self.publishes or old_session != FIRST_LIFE else "",
             cause=self.cause,
         )
         self.link.enqueue(request, now_s)

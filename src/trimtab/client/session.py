@@ -657,10 +657,10 @@ class ClientSession:
             self._last_delivered.pop(publisher, None)  # the publisher was started again and counts from 1
         if sequence <= self._last_delivered.get(publisher, 0):
             return None
-        self._last_delivered[publisher] = sequence
         wanted = self._own_filters.matching(message.values)
         if not wanted:
-            return None  # unsubscribed meanwhile
+            return None  # unsubscribed meanwhile; it may come again for a later subscription
+        self._last_delivered[publisher] = sequence
         publication = Publication.trusted(message.values)
         delay_s = now_s - message.origin_s
         late_for = self._requirements.missed(wanted, delay_s) if self._requirements else ()

@@ -20,7 +20,7 @@ import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.language import Filter
-from trimtab.network.client import Client, Delivery
+from trimtab.network.client import Client, Delivery, RefusedError
 from trimtab.network.clock import now_s
 from trimtab.network.local_network import Network, ask_all
 from trimtab.network.network_file import NetworkOptions
@@ -56,6 +56,8 @@ class FailoverBench(msgspec.Struct, frozen=True):
     standbys_count: int = 2
     replication: ReplicationSettings | None = None
     """Other settings than the usual ones."""
+    moves_every_s: float = 0.0
+    """How often one of the clients moves to another broker, publishers included; 0 if they stay."""
 
     def settings(self) -> ReplicationSettings:
         """How brokers are watched."""
@@ -102,6 +104,9 @@ class FailoverFigures(msgspec.Struct, frozen=True):
     publications_per_s: float
     brokers_cpu_s: float
     """Of the brokers that answer at the end, since they began."""
+    moved_count: int
+    stayed_count: int
+    """Moves of clients that came to their end, and that did not."""
     bench: FailoverBench
 
     @property
@@ -153,6 +158,9 @@ class FailoverRun:
         self._published: dict[str, int] = dict.fromkeys(PUBLISHERS, 0)
         self._subscribers = {name: _Subscriber(name) for name in SUBSCRIBERS}
         self._is_replacing = False
+        self._clients: list[Client] = []
+        self._moved_count = 0
+        self._stayed_count = 0
 
     @property
     def _published_count(self) -> int:
@@ -171,7 +179,9 @@ class FailoverRun:
         subscribers = [await Client.connect(self._network.address(at), name) for name, at in SUBSCRIBERS.items()]
         for client in subscribers:
             await client.subscribe(Filter.parse("n >= 0"), callback=self._subscribers[client.name].take)
+        self._clients = [*publishers.values(), *subscribers]
         total_count = bench.publications_count * max(1, bench.kills_count)
+        moving = asyncio.create_task(self._move())
         publishing = [asyncio.create_task(self._publish(client, total_count)) for client in publishers.values()]
         kills: list[KillFigures] = []
         try:
@@ -185,13 +195,14 @@ class FailoverRun:
                 self._is_replacing = False
                 self._report(f"{round_number + 1} of {bench.kills_count}: {_line(kills[-1])}")
             await asyncio.gather(*publishing)
+            moving.cancel()
             for client in publishers.values():
                 await asyncio.wait_for(client.drain(), KEEPS_UP_WITHIN_S)
             await self._until_all_has_arrived()
         finally:
-            for task in publishing:
+            for task in (moving, *publishing):
                 task.cancel()
-            await asyncio.gather(*publishing, return_exceptions=True)
+            await asyncio.gather(moving, *publishing, return_exceptions=True)
         elapsed_s = now_s() - began_s
         statuses = await ask_all(self._network.plan)
         cpu_s = sum(status.cpu_s for status in statuses.values() if status is not None)
@@ -215,6 +226,8 @@ class FailoverRun:
             elapsed_s=elapsed_s,
             publications_per_s=self._published_count / elapsed_s,
             brokers_cpu_s=cpu_s,
+            moved_count=self._moved_count,
+            stayed_count=self._stayed_count,
             bench=self._bench,
         )
 
@@ -233,9 +246,23 @@ class FailoverRun:
             number += 1
             self._published[name] = number
 
+    async def _move(self) -> None:
+        """Let one client after the other go to another broker, wherever it is and whatever happens there."""
+        while self._bench.moves_every_s:
+            await asyncio.sleep(self._bench.moves_every_s)
+            client = self._rng.choice(self._clients)
+            broker = self._rng.choice([name for name in BROKERS if name != client.broker])
+            try:
+                await client.move(broker, self._network.address(broker))
+            except RefusedError:
+                self._stayed_count += 1
+            else:
+                self._moved_count += 1
+
     async def _kill(self, after_count: int, publishing: list[asyncio.Task[None]]) -> KillFigures:
         network, plan = self._network, self._network.plan
         broker = self._rng.choice(BROKERS)
+        clients_count = sum(client.broker == broker for client in self._clients)
         killed_s = now_s()
         os.kill(network.pid(broker), signal.SIGKILL)
         noticed_s, replaced_s = 0.0, None
@@ -260,14 +287,13 @@ class FailoverRun:
                 break
             self._check(publishing, killed_s, f"{broker} was killed and not replaced")
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-        clients = [name for name, at in (PUBLISHERS | SUBSCRIBERS).items() if at == broker]
         return KillFigures(
             broker=broker,
             after_count=after_count,
             noticed_s=noticed_s - killed_s,
             replaced_s=replaced_s - noticed_s,
             resumed_s=resumed_s - noticed_s,
-            clients_count=len(clients),
+            clients_count=clients_count,
         )
 
     def _noticed(self, statuses: object, broker: str, killed_s: float) -> tuple[float, float | None]:

@@ -18,6 +18,9 @@ VERSION: Final = 1
 """The version of the protocol; two ends that differ do not talk."""
 
 
+FIRST_LIFE: Final = "1"
+"""What a broker calls its first life, if it calls them by numbers."""
+
 HOPS_MAX_COUNT: Final = 127
 """Hops are not counted beyond this, so that they are the last byte of a publication on the wire."""
 
@@ -216,7 +219,8 @@ class MoveIn(Message, frozen=True, tag="movein"):
     """Whether it has advertisements, or has published at the old broker: what it says next must not overtake that."""
 
     old_session: str = ""
-    """The life of the old broker that the client knows; a later one has nothing to hand over."""
+    """The life of the old broker that the client knows, empty for its first one; a later one has nothing to hand over.
+    """
 
 
 class Handover(Message, frozen=True, tag="handover"):

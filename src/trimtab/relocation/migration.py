@@ -61,8 +61,8 @@ class Routes(Protocol):
         """Operations 1 and 2: the advertisement's last hop is the new side, and nothing leads to the old one for it."""
         ...
 
-    def drop(self, id: str, came_from: str, now_s: float) -> None:
-        """Forget an advertisement that came from there, if it is known from there."""
+    def drop(self, id: str, came_from: str, now_s: float) -> bool:
+        """Forget an advertisement that is known from there, if at all; whether nobody else knows its publisher."""
         ...
 
     def send(self, name: str, message: AnyMessage, now_s: float) -> None:
@@ -105,8 +105,8 @@ class Migrations:
             return path
         if path is None:
             for id in message.advertisements:
-                self._routes.drop(id, came_from, now_s)
-                self._routes.send(came_from, Unadvertise(id=id, cause=message.cause), now_s)
+                if self._routes.drop(id, came_from, now_s):
+                    self._routes.send(came_from, Unadvertise(id=id, cause=message.cause), now_s)
             return None
         for each in path.advertisements:
             if each.id in message.advertisements:

@@ -104,8 +104,9 @@ class Failures:
             lost = may_be_lost  # with this broker and with one before it; with any one nothing is lost
         else:
             self.lost_with_brokers |= lost
-        clients = [peer.name for peer in broker.peers.values() if peer.role == "client"]
-        self._world.checker.broker_died(clients, lost)
+        hosts = self._world.clients
+        clients = [name for name in broker.peers if name in hosts and hosts[name].session.broker == broker.name]
+        self._world.checker.broker_died(clients, lost)  # without those on their way here: theirs is another broker
 
     def _not_handed_back(self, broker: Broker) -> set[tuple[str, int]]:
         """Publications that have not arrived yet at the neighbour that they are for."""

@@ -17,24 +17,32 @@ OVER_S: Final = CHURN_S + 60.0
 
 
 def draw_plan_with_replication(seed: int) -> Plan:
-    """A random run of any kind: brokers die at every level of acknowledgement, or a slow one is assisted."""
+    """A random run of any kind: brokers die at every level of acknowledgement, or a slow one is assisted.
+
+    In half of the runs in which brokers die clients move.
+    """
+    clients_move = seed // 6 % 2 == 1
     match seed % 6:
         case 0:
-            return draw_plan_with_deaths(seed, acknowledges="received")
+            return draw_plan_with_deaths(seed, acknowledges="received", clients_move=clients_move)
         case 2:
-            return draw_plan_with_deaths(seed, acknowledges="durable")
+            return draw_plan_with_deaths(seed, acknowledges="durable", clients_move=clients_move)
         case 4:
             return draw_plan_with_assistants(seed)
         case 5:
-            return draw_plan_with_deaths(seed, "incremental-ordered", "received")
+            return draw_plan_with_deaths(seed, "incremental-ordered", "received", clients_move=clients_move)
         case _:
-            return draw_plan_with_deaths(seed, acknowledges="safe")
+            return draw_plan_with_deaths(seed, acknowledges="safe", clients_move=clients_move)
 
 
 def draw_plan_with_deaths(
-    seed: int, protocol: Protocol = "synchronous", acknowledges: Acknowledges | None = None
+    seed: int,
+    protocol: Protocol = "synchronous",
+    acknowledges: Acknowledges | None = None,
+    *,
+    clients_move: bool = False,
 ) -> Plan:
-    """A random run whose clients stay where they are while brokers die.
+    """A random run in which brokers die, whose clients stay where they are or move all the time.
 
     Nothing but death looks like death: several brokers that are replaced at once, though they live, are more than one.
     """
@@ -54,7 +62,7 @@ def draw_plan_with_deaths(
         slow_policy="block",
         client_queue_max_count=100_000,
         guests=[],
-        acts=[act for act in plan.acts if act.what != "move" and "@" not in act.client],
+        acts=[act for act in plan.acts if (clients_move or act.what != "move") and "@" not in act.client],
         faults=[fault for fault in plan.faults if isinstance(fault, Drop | Duplicate | Reorder)],
         is_balanced=False,
         channel_acts=[],

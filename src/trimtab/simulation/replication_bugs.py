@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from trimtab.broker.assistance import Assistance
 from trimtab.broker.durable import DurableDelivery
+from trimtab.broker.moves import Moves
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.replica import ReplicaDuties
 from trimtab.protocol.link import Link
@@ -114,7 +115,20 @@ def _pass_on_what_is_known() -> list[Patch]:
     return [(ReplicaDuties, "_add_those_who_may_want_it", lambda self, source, hops: hops)]
 
 
-_FIRST_SEEDS: Final = {"confirm-for-absent-clients": 560}
+def _lead_to_lost_moves() -> list[Patch]:
+    return [(Moves, "after_loss", lambda self, message: message)]
+
+
+def _hand_over_from_another_life() -> list[Patch]:
+    return [(Moves, "_is_of_this_life", lambda self, message: True)]
+
+
+_FIRST_SEEDS: Final = {
+    "confirm-for-absent-clients": 560,
+    "forget-what-is-stored": 200,
+    "lead-to-lost-moves": 100,
+    "recover-nothing": 200,
+}
 """Where to begin to look for those that few runs show."""
 
 REPLICATION_BUGS: Final = tuple(
@@ -152,6 +166,12 @@ REPLICATION_BUGS: Final = tuple(
             "pass-on-what-is-known",
             "a replica passes nothing on to neighbours that have yet to say what they want",
             _pass_on_what_is_known,
+        ),
+        ("lead-to-lost-moves", "a move that is lost with a broker goes on through its replica", _lead_to_lost_moves),
+        (
+            "hand-over-from-another-life",
+            "a replica hands over a client that has undone its move in another life of its broker",
+            _hand_over_from_another_life,
         ),
     )
 )
