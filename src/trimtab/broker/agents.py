@@ -39,6 +39,7 @@ from trimtab.protocol.effects import Effect, Record
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import (
+    FIRST_LIFE,
     Advertise,
     AnyMessage,
     ControlPublish,
@@ -336,6 +337,8 @@ class Agents:
         return next((why for agent in agents if (why := agent.objection_to_coming(publisher))), "")
 
     def _new_id(self, name: str) -> str:
-        id = f"{name}/{self._next_id}"
+        session = self._broker.config.session
+        life = "" if session == FIRST_LIFE else f"{session}/"  # what an earlier life asked for must not be met
+        id = f"{name}/{life}{self._next_id}"
         self._next_id += 1
         return id

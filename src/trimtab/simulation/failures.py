@@ -187,7 +187,7 @@ class Failures:
 
     def _begin_again(self, before: BrokerHost, config: BrokerConfig) -> None:
         world = self._world
-        after = world.start_broker(config, before.capacity, ())
+        after = world.start_broker(config, before.capacity, world.agents_for(config.name))
         for peer, connection in before.connections.items():
             client = world.clients.get(peer)
             if client is not None and client.connections.get(config.name) is not connection:

@@ -152,6 +152,7 @@ def run_plan(plan: Plan) -> RunReport:
         policy = "+".join(part for part in ("padres" if plan.is_balanced else "none", plan.relocation) if part)
         return agents_of(policy, name, plan.seed, _HASTY, relocation=_HASTY_RELOCATION)
 
+    world.agents_for = agents
     if plan.channel_acts:
         world.add_back_end(("near",), plan.back_end_latency_s)
     for name, capacity in plan.brokers.items():

@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import Protocol, ReplicationConfig
+from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.deaths import Deaths, Helped
 from trimtab.simulation.faults import Crash, Drop, Duplicate, Hang, Reorder
 from trimtab.simulation.fuzz_plans import CHURN_S, Plan, draw_plan
 
 OVER_S: Final = CHURN_S + 60.0
+AGENTS_NEED_MHZ: Final = 20.0
+
+Moves = Literal["none", "clients", "agents"]
+"""Who moves: nobody, clients by themselves, or clients whom agents ask for it as well."""
 
 
 def draw_plan_with_replication(seed: int) -> Plan:
     """A random run of any kind: brokers die at every level of acknowledgement, or a slow one is assisted.
 
-    In half of the runs in which brokers die clients move.
+    In half of the runs in which brokers die clients move, in a third of these because of agents in the brokers, too.
     """
-    clients_move = seed // 6 % 2 == 1
+    moves: Moves = "none" if seed // 6 % 2 == 0 else "agents" if seed // 12 % 3 == 2 else "clients"
     match seed % 6:
         case 0:
-            return draw_plan_with_deaths(seed, acknowledges="received", clients_move=clients_move)
+            return draw_plan_with_deaths(seed, acknowledges="received", moves=moves)
         case 2:
-            return draw_plan_with_deaths(seed, acknowledges="durable", clients_move=clients_move)
+            return draw_plan_with_deaths(seed, acknowledges="durable", moves=moves)
         case 4:
             return draw_plan_with_assistants(seed)
         case 5:
-            return draw_plan_with_deaths(seed, "incremental-ordered", "received", clients_move=clients_move)
+            return draw_plan_with_deaths(seed, "incremental-ordered", "received", moves=moves)
         case _:
-            return draw_plan_with_deaths(seed, acknowledges="safe", clients_move=clients_move)
+            return draw_plan_with_deaths(seed, acknowledges="safe", moves=moves)
 
 
 def draw_plan_with_deaths(
     seed: int,
     protocol: Protocol = "synchronous",
     acknowledges: Acknowledges | None = None,
-    *,
-    clients_move: bool = False,
+    moves: Moves = "none",
 ) -> Plan:
     """A random run in which brokers die, whose clients stay where they are or move all the time.
 
@@ -62,9 +66,12 @@ def draw_plan_with_deaths(
         slow_policy="block",
         client_queue_max_count=100_000,
         guests=[],
-        acts=[act for act in plan.acts if (clients_move or act.what != "move") and "@" not in act.client],
+        acts=[act for act in plan.acts if (moves != "none" or act.what != "move") and "@" not in act.client],
         faults=[fault for fault in plan.faults if isinstance(fault, Drop | Duplicate | Reorder)],
-        is_balanced=False,
+        is_balanced=moves == "agents",
+        brokers={name: _fast_enough(capacity) for name, capacity in plan.brokers.items()}
+        if moves == "agents"
+        else plan.brokers,
         channel_acts=[],
         coordinator="",
         relocation="",
@@ -77,6 +84,13 @@ def draw_plan_with_deaths(
             over_s=OVER_S,
         ),
     )
+
+
+def _fast_enough(capacity: Capacity) -> Capacity:
+    """As fast as agents need it that have much to say for as long as brokers may die."""
+    if capacity.cpu_mhz is None:
+        return capacity
+    return msgspec.structs.replace(capacity, cpu_mhz=max(AGENTS_NEED_MHZ, capacity.cpu_mhz))
 
 
 def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list[Crash | Hang]:

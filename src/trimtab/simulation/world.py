@@ -91,6 +91,8 @@ class World:
         """What brokers have stored, by their names."""
         self.failures = Failures(self)
         """Brokers that die, and replicas for them."""
+        self.agents_for: Callable[[str], Sequence[Agent]] = lambda name: ()
+        """The agents inside another life of a broker."""
 
     # ---- time ----
 
