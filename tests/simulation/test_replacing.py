@@ -216,6 +216,12 @@ def test_agents_of_a_replica_are_heard() -> None:
     assert fuzz(first_seed=79, runs_count=1, draw=draw).failures == []
 
 
+def test_a_replica_next_to_a_replica_has_nothing_to_tell_and_says_so() -> None:
+    """Otherwise what the first one keeps for absent clients and agents would never end."""
+    draw = functools.partial(draw_plan_with_deaths, acknowledges="durable", moves="agents")
+    assert fuzz(first_seed=1544, runs_count=1, draw=draw).failures == []
+
+
 def test_random_runs_with_moves_and_deaths() -> None:
     draw = functools.partial(draw_plan_with_deaths, moves="clients")
     report = fuzz(first_seed=80_000, runs_count=10, draw=draw)

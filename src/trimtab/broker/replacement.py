@@ -320,7 +320,8 @@ class Replacement:
         """The replica has all that neighbours know: tell it what nobody has, and go on with publications."""
         broker, tables = self._broker, self._broker.tables
         replaced = self._replaced.get(peer.name)
-        if replaced is None:
+        if replaced is None:  # a replica, too, which knows of no life before
+            broker.send(peer.name, Unclaimed(advertisements=(), subscriptions=()), now_s)
             return
         advertisements, subscriptions = tables.advertisements, tables.subscriptions
         unclaimed = Unclaimed(
