@@ -6,7 +6,7 @@ by then. What is particular to publishers stands in `trimtab.relocation.migratio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.peers import Peer
 from trimtab.broker.routing import Entry
@@ -33,6 +33,9 @@ from trimtab.relocation.migration import Migrations, Path, led_id
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
+
+_UNDONE_MOVES_MAX_COUNT: Final = 100
+"""So many moves that a client has undone are remembered; a marker is not on its way for as long as that many take."""
 
 
 class Moves:
@@ -171,6 +174,8 @@ class Moves:
         """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
         if peer.role == "client" and peer.moved != move:
             peer.undone_moves[move] = None
+            if len(peer.undone_moves) > _UNDONE_MOVES_MAX_COUNT:
+                del peer.undone_moves[next(iter(peer.undone_moves))]
             self._broker.send(peer.name, Stayed(move=move, cause=move), now_s)
 
     def complete(self, source: str, message: Complete, now_s: float) -> None:

@@ -55,7 +55,7 @@ class Peer:
         self.moved = ""
         """The last move that took the client's subscriptions away."""
         self.undone_moves: dict[str, None] = {}
-        """Moves that the client has undone while their markers are still on the way."""
+        """Moves that the client has undone, the latest of them; their markers may still come, and more than once."""
 
     def strictest_within_s(self) -> float | None:
         """The shortest of the times within which a client wants its publications."""

@@ -183,15 +183,16 @@ class FailoverRun:
         total_count = bench.publications_count * max(1, bench.kills_count)
         moving = asyncio.create_task(self._move())
         publishing = [asyncio.create_task(self._publish(client, total_count)) for client in publishers.values()]
+        working = [moving, *publishing]
         kills: list[KillFigures] = []
         try:
             for round_number in range(bench.kills_count):
                 share = self._rng.uniform(0.1, 0.8)
                 after_count = int(bench.publications_count * (round_number + share))
-                await self._until(lambda: self._published_count >= after_count, publishing, "publications")  # noqa: B023
+                await self._until(lambda: self._published_count >= after_count, working, "publications")  # noqa: B023
                 self._is_replacing = True
-                await self._until_all_stand_by(publishing)
-                kills.append(await self._kill(after_count - round_number * bench.publications_count, publishing))
+                await self._until_all_stand_by(working)
+                kills.append(await self._kill(after_count - round_number * bench.publications_count, working))
                 self._is_replacing = False
                 self._report(f"{round_number + 1} of {bench.kills_count}: {_line(kills[-1])}")
             await asyncio.gather(*publishing)
@@ -200,9 +201,9 @@ class FailoverRun:
                 await asyncio.wait_for(client.drain(), KEEPS_UP_WITHIN_S)
             await self._until_all_has_arrived()
         finally:
-            for task in (moving, *publishing):
+            for task in working:
                 task.cancel()
-            await asyncio.gather(moving, *publishing, return_exceptions=True)
+            await asyncio.gather(*working, return_exceptions=True)
         elapsed_s = now_s() - began_s
         statuses = await ask_all(self._network.plan)
         cpu_s = sum(status.cpu_s for status in statuses.values() if status is not None)
@@ -259,7 +260,7 @@ class FailoverRun:
             else:
                 self._moved_count += 1
 
-    async def _kill(self, after_count: int, publishing: list[asyncio.Task[None]]) -> KillFigures:
+    async def _kill(self, after_count: int, working: list[asyncio.Task[None]]) -> KillFigures:
         network, plan = self._network, self._network.plan
         broker = self._rng.choice(BROKERS)
         clients_count = sum(client.broker == broker for client in self._clients)
@@ -269,14 +270,14 @@ class FailoverRun:
         for subscriber in self._subscribers.values():
             subscriber.awaited = {}
         while not noticed_s:
-            self._check(publishing, killed_s, f"{broker} was killed and nobody noticed it")
+            self._check(working, killed_s, f"{broker} was killed and nobody noticed it")
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
             noticed_s, replaced_s = self._noticed(await ask_all(plan), broker, killed_s)
         for subscriber in self._subscribers.values():
             subscriber.awaited = dict.fromkeys(PUBLISHERS)
         while any(subscriber.awaited for subscriber in self._subscribers.values()):
             waiting = [f"{each.name} from {name}" for each in self._subscribers.values() for name in each.awaited]
-            self._check(publishing, killed_s, f"{broker} was killed, and service has not resumed: {', '.join(waiting)}")
+            self._check(working, killed_s, f"{broker} was killed, and service has not resumed: {', '.join(waiting)}")
             await asyncio.sleep(0.005)
         resumed_s = now_s()
         while True:
@@ -285,7 +286,7 @@ class FailoverRun:
             replaced_s = self._noticed(statuses, broker, killed_s)[1]
             if replaced_s is not None:
                 break
-            self._check(publishing, killed_s, f"{broker} was killed and not replaced")
+            self._check(working, killed_s, f"{broker} was killed and not replaced")
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
         return KillFigures(
             broker=broker,
@@ -310,22 +311,22 @@ class FailoverRun:
         first = min(found, key=lambda failure: failure.noticed_s)
         return first.noticed_s, first.replaced_s
 
-    def _check(self, publishing: list[asyncio.Task[None]], since_s: float, what: str) -> None:
-        for task in publishing:
+    def _check(self, working: list[asyncio.Task[None]], since_s: float, what: str) -> None:
+        for task in working:
             if task.done() and task.exception() is not None:
                 task.result()
         if now_s() - since_s > KEEPS_UP_WITHIN_S:
             raise TimeoutError(f"after {KEEPS_UP_WITHIN_S:g} s: {what}")
 
-    async def _until(self, is_so: Callable[[], bool], publishing: list[asyncio.Task[None]], what: str) -> None:
+    async def _until(self, is_so: Callable[[], bool], working: list[asyncio.Task[None]], what: str) -> None:
         since_s, last_count = now_s(), -1
         while not is_so():
             if self._published_count != last_count:
                 since_s, last_count = now_s(), self._published_count
-            self._check(publishing, since_s, f"no more {what}")
+            self._check(working, since_s, f"no more {what}")
             await asyncio.sleep(0.002)
 
-    async def _until_all_stand_by(self, publishing: list[asyncio.Task[None]]) -> None:
+    async def _until_all_stand_by(self, working: list[asyncio.Task[None]]) -> None:
         """Wait until all brokers answer and all who stand by are there: one failure at a time."""
         since_s = now_s()
         while True:
@@ -334,7 +335,7 @@ class FailoverRun:
             self._network.refill_standbys()
             if all(statuses.values()) and self._network.all_stand_by():
                 return
-            self._check(publishing, since_s, "not all brokers and those who stand by are there")
+            self._check(working, since_s, "not all brokers and those who stand by are there")
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
 
     async def _until_all_has_arrived(self) -> None:

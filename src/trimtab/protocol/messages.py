@@ -17,7 +17,6 @@ from trimtab.language.durations import DURATION_MAX_S
 VERSION: Final = 1
 """The version of the protocol; two ends that differ do not talk."""
 
-
 FIRST_LIFE: Final = "1"
 """What a broker calls its first life, if it calls them by numbers."""
 
@@ -219,8 +218,7 @@ class MoveIn(Message, frozen=True, tag="movein"):
     """Whether it has advertisements, or has published at the old broker: what it says next must not overtake that."""
 
     old_session: str = ""
-    """The life of the old broker that the client knows, empty for its first one; a later one has nothing to hand over.
-    """
+    """The life of the old broker that the client knows, `FIRST_LIFE` if empty; a later one has nothing to hand over."""
 
 
 class Handover(Message, frozen=True, tag="handover"):

@@ -16,8 +16,9 @@ from trimtab.simulation.fuzz_plans import CHURN_S, Plan, draw_plan
 
 OVER_S: Final = CHURN_S + 60.0
 AGENTS_NEED_MHZ: Final = 20.0
+"""Hasty agents have so much to say for so long that a slower broker would never come to its data."""
 
-Moves = Literal["none", "clients", "agents"]
+WhoMoves = Literal["none", "clients", "agents"]
 """Who moves: nobody, clients by themselves, or clients whom agents ask for it as well."""
 
 
@@ -26,7 +27,7 @@ def draw_plan_with_replication(seed: int) -> Plan:
 
     In half of the runs in which brokers die clients move, in a third of these because of agents in the brokers, too.
     """
-    moves: Moves = "none" if seed // 6 % 2 == 0 else "agents" if seed // 12 % 3 == 2 else "clients"
+    moves: WhoMoves = "none" if seed // 6 % 2 == 0 else "agents" if seed // 12 % 3 == 2 else "clients"
     match seed % 6:
         case 0:
             return draw_plan_with_deaths(seed, acknowledges="received", moves=moves)
@@ -44,7 +45,7 @@ def draw_plan_with_deaths(
     seed: int,
     protocol: Protocol = "synchronous",
     acknowledges: Acknowledges | None = None,
-    moves: Moves = "none",
+    moves: WhoMoves = "none",
 ) -> Plan:
     """A random run in which brokers die, whose clients stay where they are or move all the time.
 
@@ -69,9 +70,7 @@ def draw_plan_with_deaths(
         acts=[act for act in plan.acts if (moves != "none" or act.what != "move") and "@" not in act.client],
         faults=[fault for fault in plan.faults if isinstance(fault, Drop | Duplicate | Reorder)],
         is_balanced=moves == "agents",
-        brokers={name: _fast_enough(capacity) for name, capacity in plan.brokers.items()}
-        if moves == "agents"
-        else plan.brokers,
+        brokers=_fast_enough(plan.brokers) if moves == "agents" else plan.brokers,
         channel_acts=[],
         coordinator="",
         relocation="",
@@ -86,11 +85,14 @@ def draw_plan_with_deaths(
     )
 
 
-def _fast_enough(capacity: Capacity) -> Capacity:
-    """As fast as agents need it that have much to say for as long as brokers may die."""
-    if capacity.cpu_mhz is None:
-        return capacity
-    return msgspec.structs.replace(capacity, cpu_mhz=max(AGENTS_NEED_MHZ, capacity.cpu_mhz))
+def _fast_enough(capacities: dict[str, Capacity]) -> dict[str, Capacity]:
+    """The same brokers, as fast as agents need them."""
+    return {
+        name: capacity
+        if capacity.cpu_mhz is None
+        else msgspec.structs.replace(capacity, cpu_mhz=max(AGENTS_NEED_MHZ, capacity.cpu_mhz))
+        for name, capacity in capacities.items()
+    }
 
 
 def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list[Crash | Hang]:

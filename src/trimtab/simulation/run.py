@@ -15,6 +15,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.meters import MeterConfig, bucket_of_s
 from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
+from trimtab.load.agents import Agent
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import Recorder
 from trimtab.simulation.attacks import Attack, AttackPart, AttackSummary, compared
@@ -210,18 +211,10 @@ class ScenarioRun:
     def _plan(self) -> None:
         scenario, world = self.scenario, self.world
         latency_s = scenario.network.latency_s
+        world.agents_for = self._agents_of
         for broker in scenario.broker:
             capacity = Capacity(broker.cpu_mhz, broker.memory_mb, broker.bandwidth_mbps)
-            agents = agents_of(
-                scenario.policy,
-                broker.name,
-                self.seed,
-                scenario.padres,
-                coordination=scenario.coordination,
-                site=broker.site,
-                relocation=scenario.relocation,
-                delay=scenario.delay,
-            )
+            agents = self._agents_of(broker.name)
             self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity, agents)
         for name, from_s in self._keeps_clients_from_s.items():
             self._at(from_s, self._keep_clients, name)
@@ -256,6 +249,19 @@ class ScenarioRun:
             self._at(move.at_s, world.move, move.subscriber, move.broker)
         for fault in scenario.fault:
             world.add_fault(fault)
+
+    def _agents_of(self, name: str) -> Sequence[Agent]:
+        scenario = self.scenario
+        return agents_of(
+            scenario.policy,
+            name,
+            self.seed,
+            scenario.padres,
+            coordination=scenario.coordination,
+            site=next(broker.site for broker in scenario.broker if broker.name == name),
+            relocation=scenario.relocation,
+            delay=scenario.delay,
+        )
 
     def _at(self, time_s: float, action: Callable[..., object], *arguments: object) -> None:
         def act() -> None:
