@@ -29,6 +29,7 @@ from trimtab.lab.demonstration_channels import EmergencyChannels
 from trimtab.lab.load_report import LoadReport
 from trimtab.lab.own_process import ActiveProcess
 from trimtab.network.client import Client
+from trimtab.network.local_network import Network, plan_text
 
 ENDS_WITHIN_S = 120.0
 
@@ -54,18 +55,20 @@ def out(tmp_path: Path) -> Path:
 
 def started_for(out: Path) -> list[str]:
     """Processes of brokers, active data and Java that belong to a demonstration, by their command lines."""
-    return [text for text in command_lines() if out.name in text]
+    return [text for _, text in command_lines() if out.name in text]
 
 
-def command_lines() -> Iterator[str]:
-    """Those of all processes; where there is no /proc, `ps` is part of the system."""
+def command_lines() -> Iterator[tuple[int, str]]:
+    """Those of all processes, with their numbers; where there is no /proc, `ps` is part of the system."""
     if not Path("/proc/self/cmdline").exists():
-        listed = subprocess.run(["ps", "-axww", "-o", "command="], capture_output=True, text=True, check=True)
-        yield from listed.stdout.splitlines()
+        listed = subprocess.run(["ps", "-axww", "-o", "pid=,command="], capture_output=True, text=True, check=True)
+        for line in listed.stdout.splitlines():
+            number, _, text = line.strip().partition(" ")
+            yield int(number), text
         return
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            yield path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            yield int(path.parent.name), path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
 def is_started(out: Path, name: str) -> bool:
@@ -128,8 +131,52 @@ def test_a_signal_at_any_time_leaves_no_process_behind(out: Path, number: signal
     until(lambda: is_started(out, waits_for))
     os.killpg(process.pid, number)  # as a terminal does with Ctrl-C
     _, errors = process.communicate(timeout=ENDS_WITHIN_S)
-    assert process.returncode == 128 + number
-    assert errors == "stopped; all processes have ended\n"
+    assert (process.returncode, errors) == (128 + number, "stopped; all processes have ended\n")
+    assert started_for(out) == []
+
+
+GETS_THE_SIGNAL_TOO = """
+import os, signal
+from trimtab.cli.main import main
+from trimtab.network.local_network import Network, NetworkError
+
+def has_ended(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise NetworkError("broker B1 has ended with exit code -15")
+
+Network.check_alive = has_ended
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["demo", "--no-spark", "--out", "out"], 128 + signal.SIGTERM, "stopped; all processes have ended\n"),
+        (["up", "two.toml"], 0, ""),
+    ],
+    ids=["demo", "up"],
+)
+def test_a_broker_that_the_signal_reaches_first_is_no_mistake(
+    tmp_path: Path, arguments: list[str], code: int, said: str
+) -> None:
+    """A process that is being started is in the group of who starts it for a moment."""
+    plan = Network.of(["B1", "B2"], [("B1", "B2")]).plan
+    (tmp_path / "two.toml").write_text(plan_text(plan), encoding="utf-8")
+    command = [sys.executable, "-c", GETS_THE_SIGNAL_TOO, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stderr) == (code, said)
+
+
+def test_a_broker_that_dies_is_the_end_and_is_told_in_one_line(out: Path) -> None:
+    process = start(out, "--subscribers", "10", "--no-spark")
+    until(lambda: is_started(out, "trimtab broker B3"))
+    killed = next(number for number, text in command_lines() if "trimtab broker B3" in text and out.name in text)
+    os.kill(killed, signal.SIGKILL)
+    _, errors = process.communicate(timeout=ENDS_WITHIN_S)
+    log = Path(out.name) / "brokers.log"
+    said = f"broker B3 has ended with exit code -9; what the brokers said is in {log}\n"
+    assert (process.returncode, errors) == (1, said)
     assert started_for(out) == []
 
 

@@ -106,10 +106,10 @@ def _run(options: DemoOptions, *, as_json: bool) -> int:
         summary = run(_shown(demonstration, as_json=as_json))
         stop.uninstall()
         _tell(options, summary, demonstration, as_json=as_json)
-    except Stopped:
-        typer.echo("stopped; all processes have ended", err=True)
-        return 128 + (stop.number or 0)
-    except (NetworkError, ClientError, RecordsError) as error:
+    except (Stopped, NetworkError, ClientError, RecordsError) as error:
+        if stop.is_set():  # a broker that was just being started may have got the signal as well, and ended first
+            typer.echo("stopped; all processes have ended", err=True)
+            return 128 + (stop.number or 0)
         typer.echo(printable(f"{error}; what the brokers said is in {options.out / 'brokers.log'}"), err=True)
         return 1
     return 0 if summary.is_good else 1

@@ -42,6 +42,8 @@ def run_network(plan: NetworkPlan, file: str, records: str | None = None) -> int
                 typer.echo("ready")
             reported = _watch_in_terminal(network, log, stop) if in_terminal else _watch(network, stop)
         except NetworkError as error:
+            if stop.is_set():  # a broker that was just being started may have got the signal as well, and ended first
+                return 0
             typer.echo(str(error), err=True)
             log.seek(0)
             typer.echo(printable(log.read().decode(errors="replace")), err=True, nl=False)

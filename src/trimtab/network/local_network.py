@@ -21,6 +21,7 @@ from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.padres.config import PadresConfig
 from trimtab.network.address import Address
 from trimtab.network.life import Life
+from trimtab.network.loops import run_aside
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
 from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.network.status import ask_status
@@ -203,7 +204,7 @@ class Network:
 
     def status(self) -> dict[str, BrokerStatus | None]:
         """How every broker is, None for those that do not answer."""
-        return asyncio.run(ask_all(self.plan))
+        return run_aside(ask_all(self.plan))
 
     def stop(self) -> None:
         """End all brokers."""
@@ -235,7 +236,7 @@ class Network:
 
     def _is_ready(self, name: str) -> bool:
         try:
-            return not asyncio.run(ask_status(self.plan.broker(name).listen)).links_missing
+            return not run_aside(ask_status(self.plan.broker(name).listen)).links_missing
         except (OSError, TimeoutError):
             return False
 

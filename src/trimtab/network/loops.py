@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -13,6 +14,12 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end in a new event loop."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
+
+
+def run_aside(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end in a thread of its own: for who is called where a loop runs already, as in a notebook."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
