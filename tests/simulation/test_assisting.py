@@ -1,5 +1,7 @@
 """A congested broker gets an assistant that shares its load; what takes two ways is put in order again if wanted."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -12,8 +14,9 @@ from trimtab.replication.config import PROTOCOLS, Assisting, Protocol, Replicati
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Congest
-from trimtab.simulation.fuzz import fuzz
+from trimtab.simulation.fuzz import fuzz, fuzz_bug
 from trimtab.simulation.fuzz_deaths import draw_plan_with_assistants
+from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.world import World
 
@@ -172,6 +175,13 @@ def test_an_assistant_of_a_stranger_or_a_second_one_is_sent_away() -> None:
 def test_random_networks_in_which_a_slow_broker_has_an_assistant() -> None:
     assert fuzz(first_seed=1, runs_count=8, draw=draw_plan_with_assistants).failures == []
     assert fuzz(first_seed=1173, runs_count=1, draw=draw_plan_with_assistants).failures == []
+
+
+def test_random_networks_in_which_clients_move_as_well() -> None:
+    draw = partial(draw_plan_with_assistants, with_moves=True)
+    assert fuzz(first_seed=34, runs_count=6, draw=draw).failures == []
+    bug = next(bug for bug in REPLICATION_BUGS if bug.name == "begin-during-moves")
+    assert fuzz_bug(bug, first_seed=38, runs_max_count=1, draw=draw).found_after_runs_count == 1
 
 
 def _named(hello: Hello, **changes: str) -> Hello:

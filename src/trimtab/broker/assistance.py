@@ -131,8 +131,7 @@ class Assistance:
         broker.choose_hops = self._choose_hops
         if hello.assists == broker.name:
             broker.interests.say(broker.tables.add_twin(peer.name, ""), now_s)
-            if hello.reorders:
-                self._begin(assistant, now_s)
+            self.begin_if_still()
             return
         broker.interests.say(broker.tables.add_twin(peer.name, hello.assists), now_s)
         congested = broker.peers[hello.assists]
@@ -220,7 +219,7 @@ class Assistance:
             return self._route(source, message, now_s)
         peer = self._broker.peers[source]
         if peer.role != "broker":
-            if assistant.broker == self._broker.name:
+            if assistant.broker == self._broker.name and assistant.has_begun:
                 self._passed_on.note(self._broker.name, message)
                 self._plan(assistant, now_s)
             return self._route(source, message, now_s)
@@ -299,10 +298,15 @@ class Assistance:
             broker.peers[name].link.data.append(marker)
             broker.touch(name)
 
-    def _begin(self, assistant: _Assistant, now_s: float) -> None:
-        """From here on publications may take two ways: those that have passed this broker took its own."""
-        assistant.has_begun = True
-        self._to_neighbours(Progress(origin=self._broker.name, number=0), assistant.name)
+    def begin_if_still(self) -> None:
+        """From here on publications may take two ways: those that have passed this broker took its own.
+
+        Not while a publisher's move is under way: its end stands behind what was published before, on this way alone.
+        """
+        assistant = self._assistants.get(self._broker.name)
+        if assistant is not None and not assistant.has_begun and not self._broker.moves.is_publisher_under_way:
+            assistant.has_begun = True
+            self._to_neighbours(Progress(origin=self._broker.name, number=0), assistant.name)
 
     def _to_neighbours(self, marker: Progress, besides: str) -> None:
         for peer in self._broker.peers.values():

@@ -48,6 +48,15 @@ class Moves:
         self.moved_out_count = 0
         """Clients that came from another broker, and that went to one."""
 
+    @property
+    def is_publisher_under_way(self) -> bool:
+        """Whether a publisher moves through this broker, to it or from it, and its stream has not turned."""
+        return self._migrations.are_under_way
+
+    def _path_ended(self) -> None:
+        if self._broker.replacement is not None:
+            self._broker.replacement.assistance.begin_if_still()
+
     # ---- the new broker ----
 
     def move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
@@ -196,11 +205,13 @@ class Moves:
             self._adopt(client, path, now_s)
         if not message.is_lost:
             broker.tell_agents(PublisherTurned(path.client, path.cause), now_s)
+        self._path_ended()
 
     def cancel(self, message: Cancel, now_s: float) -> None:
         """A client that was to come along this path has left the new broker."""
         self._migrations.cancel(message, now_s)
         self._pass_on(message, now_s)
+        self._path_ended()
 
     def _pass_on(self, message: Cancel, now_s: float) -> None:
         towards = None if message.old_broker == self._broker.name else self._broker.reach.towards(message.old_broker)
@@ -213,6 +224,7 @@ class Moves:
         """A client or neighbour is gone for good; returns markers that come behind all that was received from it."""
         for cancel in self._migrations.cannot_reach(name, now_s):
             self._pass_on(cancel, now_s)
+        self._path_ended()
         return self._migrations.lost_with(name)
 
     def after_loss(self, message: Sendable) -> Sendable:

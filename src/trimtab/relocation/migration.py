@@ -90,6 +90,11 @@ class Migrations:
         """Whether a client is on its way to this broker."""
         return any(path.towards_new == client for path in self._paths.values())
 
+    @property
+    def are_under_way(self) -> bool:
+        """Whether any publisher moves through this broker, to it or from it."""
+        return bool(self._paths)
+
     def prepare(self, path: Path, now_s: float) -> None:
         """The update passes: from now on subscriptions lead to the new side as well."""
         self._paths[path.move] = path

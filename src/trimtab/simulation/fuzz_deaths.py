@@ -25,7 +25,7 @@ WhoMoves = Literal["none", "clients", "agents"]
 def draw_plan_with_replication(seed: int) -> Plan:
     """A random run of any kind: brokers die at every level of acknowledgement, or a slow one is assisted.
 
-    In half of the runs in which brokers die clients move, in a third of these because of agents in the brokers, too.
+    In half of the runs clients move, in a third of those in which brokers die because of agents in the brokers, too.
     """
     moves: WhoMoves = "none" if seed // 6 % 2 == 0 else "agents" if seed // 12 % 3 == 2 else "clients"
     match seed % 6:
@@ -34,7 +34,7 @@ def draw_plan_with_replication(seed: int) -> Plan:
         case 2:
             return draw_plan_with_deaths(seed, acknowledges="durable", moves=moves)
         case 4:
-            return draw_plan_with_assistants(seed)
+            return draw_plan_with_assistants(seed, with_moves=moves != "none")
         case 5:
             return draw_plan_with_deaths(seed, "incremental-ordered", "received", moves=moves)
         case _:
@@ -109,9 +109,9 @@ def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list
     return failures
 
 
-def draw_plan_with_assistants(seed: int) -> Plan:
-    """A random run whose clients stay where they are while a broker is slow and gets an assistant; order is kept."""
-    plan = draw_plan_with_deaths(seed, acknowledges="received")
+def draw_plan_with_assistants(seed: int, *, with_moves: bool = False) -> Plan:
+    """A random run, perhaps with clients that move, in which a broker is slow and gets an assistant; order is kept."""
+    plan = draw_plan_with_deaths(seed, acknowledges="received", moves="clients" if with_moves else "none")
     assert plan.deaths is not None
     rng = Random(f"trimtab fuzz assistants {seed}")
     broker = rng.choice(list(plan.brokers))

@@ -123,9 +123,19 @@ def _hand_over_from_another_life() -> list[Patch]:
     return [(Moves, "_is_of_this_life", lambda self, message: True)]
 
 
+def _begin_during_moves() -> list[Patch]:
+    return [(Moves, "is_publisher_under_way", False)]
+
+
+def _hand_over_on_two_ways() -> list[Patch]:
+    return [(Moves, "_may_be_overtaken", lambda self, neighbour: False)]
+
+
 _FIRST_SEEDS: Final = {
+    "begin-during-moves": 2_870,
     "confirm-for-absent-clients": 560,
     "forget-what-is-stored": 200,
+    "hand-over-on-two-ways": 800,
     "lead-to-lost-moves": 100,
     "recover-nothing": 200,
 }
@@ -172,6 +182,16 @@ REPLICATION_BUGS: Final = tuple(
             "hand-over-from-another-life",
             "a replica hands over a client that has undone its move in another life of its broker",
             _hand_over_from_another_life,
+        ),
+        (
+            "begin-during-moves",
+            "an assistant takes part while a publisher's stream turns at the broker that it assists",
+            _begin_during_moves,
+        ),
+        (
+            "hand-over-on-two-ways",
+            "a marker passes a broker that has an assistant, although publications may come behind it",
+            _hand_over_on_two_ways,
         ),
     )
 )
