@@ -28,18 +28,17 @@ from trimtab.broker.reach import Reach
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.routing import RoutingTables
 from trimtab.broker.safe import SafeDelivery
+from trimtab.broker.sessions import Sessions
 from trimtab.broker.succession import succeed
 from trimtab.load.agents import (
     Agent,
     AgentEvent,
     AgentReport,
     ClientStayed,
-    NeighboursChanged,
     Place,
     RoundTripsTold,
 )
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import (
     BackEndEvent,
@@ -55,7 +54,7 @@ from trimtab.protocol.events import (
     Stored,
     Wake,
 )
-from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload, Role
+from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     VERSION,
@@ -118,6 +117,7 @@ class Broker:
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._watch = Watch(self.peers)
         self._input = InputQueues(self.peers)
+        self.sessions = Sessions(self, self._watch, self._input)
         self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
         """Who lets clients' messages in, if clients have limits."""
         self.client_queue_is_full = False
@@ -160,9 +160,9 @@ class Broker:
             case Step(count=count):
                 return self._step(now_s) if count == 1 else self._steps(count, now_s)
             case Connected(peer=peer, hello=hello):
-                return self._connected(peer, hello, now_s)
+                return self.sessions.connected(peer, hello, now_s)
             case Disconnected(peer=peer):
-                self._disconnected(peer, now_s)
+                self.sessions.disconnected(peer, now_s)
                 return []
             case LinkRemoved(peer=peer):
                 self.remove_peer(peer, now_s)
@@ -592,60 +592,15 @@ class Broker:
         self.counters.refused_count += 1
         self.send(peer.name, Refused(about=about, reason=reason), now_s)
 
-    # ---- peers come and go ----
+    # ---- peers ----
 
-    def _connected(self, name: str, hello: Hello, now_s: float) -> list[Effect]:
-        problem = self._problem_with(name, hello)
-        if problem is not None:
-            return [Close(name, problem)]
-        peer = self.peers.get(name)
-        if peer is not None and not self._goes_on(peer, hello):
-            if hello.replica and not hello.assists and self.replacement is not None:
-                self.replacement.begin(peer, hello, now_s)
-            else:
-                self.remove_peer(name, now_s)
-                peer = None
-        is_new = peer is None
-        if peer is None:
-            peer = Peer(name, hello.role, hello.session, self.new_link(), self._queue_max_count(hello.role))
-            self.peers[name] = peer
-            if self.safe is not None:
-                self.safe.came(peer, now_s)
-        peer.lease_ends_s = None
-        peer.link.connect(hello.expects, now_s)
-        self._watch.add(peer)
-        self._maybe_sendable[name] = None
-        if is_new and hello.assists and self.replacement is not None:
-            self.replacement.assistant_came(peer, hello, now_s)
-        elif is_new and peer.role == "broker":
-            peer.behind[name] = ""
-            self.reach.tell_members(peer, now_s)
-            self.interests.say(self.tables.add_neighbour(name), now_s)
-            self.reach.tell_other_brokers(peer, Members(names=(name,), addresses=("",)), now_s)
-            self.interests.wait_for_sync(name, now_s)
-            self.tell_agents(NeighboursChanged(), now_s)
-            if self.replacement is not None:
-                self.replacement.neighbour_came(peer, hello, now_s)
-        elif is_new and self.replacement is not None:
-            self.replacement.client_came(peer, hello)
-        return []
+    def remove_peer(self, name: str, now_s: float) -> None:
+        """A peer is gone, with all that is in force for it."""
+        self.sessions.remove(name, now_s)
 
     def same_side(self, assistant: str, neighbour: str) -> None:
         """What comes from an assistant is like what comes from the neighbour that it assists."""
         self._input.same_side[assistant] = neighbour
-
-    # ---- earlier lives of neighbours and of this broker ----
-
-    def forget_what_was_said(self, peer: Peer, now_s: float) -> None:
-        """A neighbour has begun another life: control messages of the earlier one that wait are void.
-
-        What it had confirmed stays confirmed: it is in force behind it, and so will it be there.
-        """
-        name = peer.name
-        self._input.void_control(name)
-        self.interests.forget_early(name)
-        self._input.data_from(name).extend((name, marker) for marker in self.moves.gone(name, now_s))
-        self.reach.tell_members(peer, now_s)
 
     def tell_agents(self, event: AgentEvent, now_s: float) -> None:
         """Something has happened that the agents may want to know."""
@@ -664,76 +619,6 @@ class Broker:
     def objection_to_publisher(self, publisher: str) -> str:
         """Why a publisher is not to be served by this broker, empty if it may come."""
         return "" if self._agents is None else self._agents.objection_to_coming(publisher)
-
-    def _queue_max_count(self, role: Role) -> int:
-        return self.config.client_queue_max_count if role == "client" else self.config.broker_queue_high_count
-
-    def _problem_with(self, name: str, hello: Hello) -> str | None:
-        if hello.version != VERSION:
-            return f"protocol version {hello.version} is not spoken here, but {VERSION} is"
-        if hello.name != name or not name:
-            return "the greeting's name is not the name of this connection"
-        if name == self.name:
-            return f"{name} is this broker's own name"
-        if is_stream(name):
-            return f"{name[:100]} is a name for the results of a channel, not for a {hello.role}"
-        if self.replacement is not None and self.replacement.is_ended_life(hello):
-            return f"this life of {name} was replaced by another"
-        known = self.peers.get(name)
-        if known is not None and known.role != hello.role:
-            return f"the name {name} belongs to a {known.role} already"
-        if known is not None and known.link.connected and known.session != hello.session and not hello.replica:
-            return f"the name {name} is already in use"
-        if known is None and hello.role == "broker" and (cycle := self.reach.cycle_with(name)):
-            return cycle
-        if known is None and hello.assists:
-            if self.replacement is None:
-                return f"{self.name} knows nothing of assistants"
-            return self.replacement.assistance.problem_with(hello) or None
-        if known is None and hello.role == "client" and len(self.peers) >= self.config.clients_max_count:
-            return f"this broker keeps at most {self.config.clients_max_count:,} sessions"
-        return None
-
-    def _goes_on(self, peer: Peer, hello: Hello) -> bool:
-        """Whether both ends remember the same link."""
-        is_same_life = peer.session == hello.session and hello.resumes == self.config.session
-        return is_same_life and peer.link.fits(hello.expects)
-
-    def _disconnected(self, name: str, now_s: float) -> None:
-        peer = self.peers.get(name)
-        if peer is None:
-            return
-        peer.link.disconnect()
-        if peer.role == "client":
-            peer.lease_ends_s = now_s + self.config.client_lease_s
-            self._watch.add(peer)
-
-    def remove_peer(self, name: str, now_s: float) -> None:
-        """A peer is gone, with all that is in force for it."""
-        peer = self.peers.pop(name, None)
-        if peer is None:
-            return
-        if self.safe is not None:
-            self.safe.gone(peer, now_s)
-        self._input.remove(peer)
-        if self.gatekeeper is not None:
-            self.gatekeeper.forget(name)
-        self.interests.forget_early(name)
-        if peer.role == "client":
-            self.interests.end_all_from(name, now_s)
-            if self.channels is not None:
-                self.channels.client_gone(name, now_s)
-            self.moves.gone(name, now_s)
-            if cause := self.admission.ended(name, why := "it has left the network"):
-                self.tell_agents(ClientStayed(name, cause, why), now_s)
-            return
-        self.interests.neighbour_cut(name, now_s)
-        self._input.data_from(name).extend((name, marker) for marker in self.moves.gone(name, now_s))
-        self.reach.tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
-        self.interests.awaits_no_more(name, now_s)
-        self.tell_agents(NeighboursChanged(), now_s)
-        if self.replacement is not None:
-            self.replacement.neighbour_gone(peer, now_s)
 
     def _wake(self, now_s: float) -> list[Effect]:
         if self._agents is not None:

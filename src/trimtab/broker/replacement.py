@@ -212,7 +212,7 @@ class Replacement:
         if broker.safe is not None and isinstance(old, SafeLink) and isinstance(peer.link, SafeLink):
             unprocessed_count = sum(source == name for source, _ in broker.data_waiting())
             broker.safe.replaced(name, old, peer.link, unprocessed_count)
-        broker.forget_what_was_said(peer, now_s)
+        broker.sessions.forget_what_was_said(peer, now_s)
         for id in advertisements:
             broker.send(name, Advertise(id=id, filter=tables.advertisements[id].filter), now_s)
         broker.interests.wait_for_sync(name, now_s)
