@@ -19,8 +19,8 @@ from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.spark_views import SparkViews
 from trimtab.activedata.status import status
 from trimtab.cli.overlay import Overlay
-from trimtab.network.client import Delivery
 from trimtab.network.local_network import free_ports
+from trimtab.network.subscription import Delivery
 
 NEAR = (
     "CREATE CONTINUOUS CHANNEL Near(x DOUBLE) AS SELECT r.reportId, r.event, r.x, collect_list(s.y) AS ys "

@@ -55,12 +55,31 @@ def test_a_broker_declares_its_subscriptions_is_told_of_results_and_fetches_them
     ((code, news),) = told
     assert code == 200
     assert set(news["subscriptions"]) == {str(flood), str(fire)}
+    brought = {id: [each["values"]["reportId"] for each in results] for id, results in news["results"].items()}
+    assert brought == {str(flood): ["r1", "r3"], str(fire): ["r2"]}
     code, answer = ask(service, "GET", f"/results/{flood}?after=0&limit=1")
     assert [each["values"] for each in answer["results"]] == [{"reportId": "r1"}]
     after = answer["results"][0]["position"]
     code, answer = ask(service, "GET", f"/results/{flood}?after={after}")
     assert [each["values"] for each in answer["results"]] == [{"reportId": "r3"}]
     assert ask(service, "GET", f"/brokers/B2/results?after={news['position']}&wait_s=0")[1]["subscriptions"] == {}
+
+
+def test_news_bring_results_only_if_they_are_few_and_in_memory(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (flood,) = declare(service, "flood")
+    ask(service, "POST", "/feeds/reports", lines(*(report(number) for number in range(1, 6))))
+    service.active.settle()
+    store = service.active.results_store
+    for after, limit, in_memory_after, count in ((0, 5, 0, 5), (0, 4, 0, 0), (3, 4, 0, 2), (2, 5, 3, 0), (3, 5, 3, 2)):
+        monkeypatch.setattr("trimtab.activedata.service.NEWS_RESULTS_MAX_COUNT", limit)
+        monkeypatch.setattr(store, "_recent_after", in_memory_after)
+        _, news = ask(service, "GET", f"/brokers/B2/results?after={after}&wait_s=0")
+        assert news["subscriptions"] == {str(flood): 5}
+        assert [each["position"] for each in news["results"].get(str(flood), [])] == list(range(6 - count, 6))
+    monkeypatch.setattr("trimtab.activedata.service.NEWS_MAX_BYTES", 10)
+    assert ask(service, "GET", "/brokers/B2/results?after=4&wait_s=0")[1]["results"] == {}
 
 
 def test_declaring_again_keeps_what_is_wanted_and_ends_the_rest(service: Service) -> None:

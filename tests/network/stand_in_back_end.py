@@ -15,8 +15,10 @@ Stream = tuple[str, str]
 class StandInBackEnd:
     """Streams with results; `stop` and `start` at the same port play a back end that is started again."""
 
-    def __init__(self, channels: tuple[str, ...]) -> None:
+    def __init__(self, channels: tuple[str, ...], brought_max_count: int = 0) -> None:
+        """News bring results along if there are no more than so many."""
         self.channels = channels
+        self.brought_max_count = brought_max_count
         self.news = threading.Condition()
         self.ids: dict[Stream, int] = {}
         self.results: dict[int, list[dict[str, Any]]] = {}
@@ -67,7 +69,13 @@ class StandInBackEnd:
             return {id: position for id, position in newest.items() if position > after}
 
         self.news.wait_for(lambda: newer() or self.is_stopped, wait_s)
-        return {"position": self.position, "subscriptions": newer()}
+        brought = {
+            id: [each for each in self.results[int(id)] if after < each["position"] <= position]
+            for id, position in newer().items()
+        }
+        if sum(map(len, brought.values())) > self.brought_max_count:
+            brought = {}
+        return {"position": self.position, "subscriptions": newer(), "results": brought}
 
 
 class _Handler(BaseHTTPRequestHandler):

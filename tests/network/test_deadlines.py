@@ -9,10 +9,10 @@ import pytest
 from trimtab import Client, Filter, Network, Publication
 from trimtab.broker.turns import Uplink
 from trimtab.network.address import Address
-from trimtab.network.client import Delivery
 from trimtab.network.local_network import free_ports
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, NetworkOptions, NetworkPlan
+from trimtab.network.subscription import Delivery
 
 WITHIN_S = 1.0
 RELAXED_COUNT = 4

@@ -10,9 +10,10 @@ import pytest
 
 from tests.network.link_proxy import LinkProxy
 from trimtab import BlockingClient, Client, Filter, Network, Publication
-from trimtab.network.client import ClientError, Delivery, RefusedError, Subscription
+from trimtab.network.client import ClientError, RefusedError
 from trimtab.network.loops import run as run_loop
 from trimtab.network.status import ask_status
+from trimtab.network.subscription import Delivery, Subscription
 
 Result = TypeVar("Result")
 

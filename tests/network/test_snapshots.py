@@ -14,11 +14,12 @@ from trimtab.lab.plan import make_plan
 from trimtab.lab.plan_present import Present, take_present
 from trimtab.language import Filter, Publication
 from trimtab.network.address import Address
-from trimtab.network.client import Client, Delivery
+from trimtab.network.client import Client
 from trimtab.network.local_network import Network, free_ports
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
 from trimtab.network.snapshots import KEPT_PER_PUBLISHER_MAX_COUNT, Sampling, Snapshots
 from trimtab.network.status import ask_snapshot
+from trimtab.network.subscription import Delivery
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.messages import Publish
 from trimtab.protocol.snapshots import SnapshotRequest

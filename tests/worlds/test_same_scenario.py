@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from trimtab.language import Filter, Publication
-from trimtab.network.client import Client, Subscription
+from trimtab.network.client import Client
 from trimtab.network.local_network import Network
+from trimtab.network.subscription import Subscription
 from trimtab.simulation.run import ScenarioRun
 from trimtab.simulation.scenario import (
     PublisherPart,

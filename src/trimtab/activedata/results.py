@@ -153,13 +153,12 @@ class Results:
         limit = max(1, min(limit, FETCH_MAX_COUNT))
         with self.news:
             asked = [each for each in subscriptions if self._newest.get(each, 0) > after]
-            in_memory = after >= self._recent_after
-            recent = list(self._recent) if in_memory else []
+            in_memory = self.is_in_memory(after)
+            parts = self._recent_above(after) if asked and in_memory else []
         if not asked:
             return []
         wanted = pc.field("subscription").isin(asked) & (pc.field("position") > after)
         if in_memory:
-            parts = [each for each in recent if each["position"][-1].as_py() > after]
             table = pa.concat_tables(parts).filter(wanted).slice(0, limit)
         else:
             table = self.store.read(where=wanted).sort_by("position").slice(0, limit)
@@ -175,6 +174,19 @@ class Results:
             )
             for row in table.to_pylist()
         ]
+
+    def is_in_memory(self, after: int) -> bool:
+        """Whether all results above a position can be had without the disk."""
+        return after >= self._recent_after
+
+    def _recent_above(self, after: int) -> list[pa.Table]:
+        """What was committed with positions above one, oldest first; of many commits only the last are looked at."""
+        found: list[pa.Table] = []
+        for each in reversed(self._recent):
+            if each["position"][-1].as_py() <= after:
+                break
+            found.append(each)
+        return found[::-1]
 
     def forget(self, subscriptions: list[int]) -> None:
         """Let go of what is known of ended subscriptions; their rows go with retention."""

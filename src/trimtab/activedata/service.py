@@ -21,12 +21,16 @@ import msgspec
 from trimtab.activedata.active import ActiveData
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError, StorageError
 from trimtab.activedata.fields import Scalar, ValueMistake
+from trimtab.activedata.results import Result
 from trimtab.activedata.status import status
 
 logger = logging.getLogger(__name__)
 
 BODY_MAX_BYTES: Final = 64 * 1024 * 1024
 WAIT_MAX_S: Final = 60.0
+NEWS_RESULTS_MAX_COUNT: Final = 500
+NEWS_MAX_BYTES: Final = 256 * 1024
+"""News bring so many results along, if they are not larger than this."""
 
 
 class WantedSubscription(msgspec.Struct, frozen=True):
@@ -180,8 +184,23 @@ class Service:
             left_s = end_s - time.monotonic()
             if found or left_s <= 0 or self._is_closing.is_set():
                 said = {str(key): value for key, value in found.items()}
-                return {"position": max(position, after), "subscriptions": said}
+                few = self._if_few(found, after)
+                return {"position": max(position, after), "subscriptions": said, "results": few}
             self.active.wait(mine, after, min(1.0, left_s))
+
+    def _if_few(self, found: dict[int, int], after: int) -> dict[str, list[dict[str, object]]]:
+        """The results themselves, by subscription, where they are so few that to ask for them would take longer."""
+        store = self.active.results_store
+        if len(found) > NEWS_RESULTS_MAX_COUNT or not store.is_in_memory(after):
+            return {}
+        fetched = store.fetch_many(list(found), after, NEWS_RESULTS_MAX_COUNT + 1)
+        told = [each for each in fetched if each.position <= found[each.subscription]]
+        if len(fetched) > NEWS_RESULTS_MAX_COUNT or sum(len(bytes(each.payload)) for each in told) > NEWS_MAX_BYTES:
+            return {}
+        few: dict[str, list[dict[str, object]]] = {}
+        for each in told:
+            few.setdefault(str(each.subscription), []).append(_told(each))
+        return few
 
     def _results(self, request: _Request) -> object:
         return self._fetched(
@@ -201,11 +220,16 @@ class Service:
         return {"answers": answers}
 
     def _fetched(self, wanted: WantedResults) -> dict[str, object]:
-        told = [
-            {"position": each.position, "id": each.id, "values": each.payload, "executed_s": each.executed_us / 1e6}
-            for each in self.active.results(wanted.id, wanted.after, wanted.limit)
-        ]
-        return {"results": told}
+        return {"results": [_told(each) for each in self.active.results(wanted.id, wanted.after, wanted.limit)]}
+
+
+def _told(result: Result) -> dict[str, object]:
+    return {
+        "position": result.position,
+        "id": result.id,
+        "values": result.payload,
+        "executed_s": result.executed_us / 1e6,
+    }
 
 
 def _whole(text: str) -> int:

@@ -8,7 +8,7 @@ is not above it has been delivered before.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from trimtab.client.config import ClientConfig
@@ -17,6 +17,7 @@ from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
 from trimtab.client.requirements import Requirements
+from trimtab.client.wire_names import WireNames
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.channels import STREAM_MARK
@@ -104,13 +105,10 @@ class ClientSession:
         self._last_delivered: dict[str, int] = {}
         self._publisher_sessions: dict[str, str] = {}
         self.paused = False
-        self._wire_ids: dict[str, str] = {}
-        """What brokers call a subscription, where that is not its id: each move gives it a new name."""
-        self._ids_by_wire_id: dict[str, str] = {}
+        self._names = WireNames()
         self._move: Move | None = None
         self._settling: Move | None = None
         """A move that has happened, of which the new broker has not said yet that publications may go on."""
-        self._moves_count = 0
         self._channels = OwnChannels()
         self._ended_in_move: list[str] = []
         self._said_in_move: list[AnyMessage] = []
@@ -190,7 +188,7 @@ class ClientSession:
         if self._move is not None and id in self._move.wire_ids:
             self._ended_in_move.append(id)  # told when the move is done
         else:
-            self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
+            self._say(Unsubscribe(id=self._names.forget(id)), now_s)
 
     def publish(self, values: Mapping[str, Value], now_s: float, sequence: int | None = None) -> int:
         """Hand over a publication; returns its sequence number, or raises `WindowFull`.
@@ -244,7 +242,7 @@ class ClientSession:
 
     def wire_id(self, id: str) -> str:
         """What brokers call a subscription: each move gives it a new name."""
-        return self._wire_ids.get(id, id)
+        return self._names.of(id)
 
     def pause(self) -> None:
         """Hold publications back until `resume`."""
@@ -386,10 +384,8 @@ class ClientSession:
             if target.cause:
                 asked_over.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
             return [NotMoved(target.broker, reason)]
-        self._moves_count += 1
-        wire_ids = {id: f"{id}@{self._moves_count}" for id in self._subscriptions}
-        self._ids_by_wire_id.update({wire_id: id for id, wire_id in wire_ids.items()})
-        move_id = f"{self.name}/m{self._moves_count}"
+        wire_ids = self._names.plan(self._subscriptions)
+        move_id = f"{self.name}/m{self._names.moves_count}"
         self._move = Move(move_id, target, Link(self.config.link), wire_ids, now_s)
         self._move.advertisements = dict.fromkeys(self._advertisements)
         self._move.old_away_s = None if self.link.connected else now_s
@@ -436,17 +432,14 @@ class ClientSession:
         """The old broker has sent all that it alone had; go on with the new one."""
         old_broker = self.broker
         self._move, self._settling = None, move
-        for id, wire_id in self._wire_ids.items():
-            if id in move.wire_ids:
-                self._ids_by_wire_id.pop(wire_id, None)
         self.link, self.broker, self._broker_session = move.link, move.broker, move.broker_session
-        self._wire_ids.update({id: wire_id for id, wire_id in move.wire_ids.items() if id in self._subscriptions})
+        self._names.take_over(move.wire_ids, self._subscriptions)
         effects: list[Effect] = [Shut(old_broker)]
         if move.is_forgotten:
             effects += self._begin_again(now_s)
         else:
             for id in self._ended_in_move:
-                self._wire_ids.pop(id, None)
+                self._names.forget(id)
                 if move.wire_ids[id] in move.asked_ids:
                     self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
             self._say_what_waited(now_s)
@@ -465,20 +458,14 @@ class ClientSession:
         """The move is over: go on publishing, after advertising anew if the path broke that led here."""
         self._settling, self._has_published = None, False
         if move.is_stranded:
-            self._rename(move.advertisements)
+            self._names.rename(move.advertisements)
             for id in move.advertisements:
                 if id in self._advertisements:
                     self._in_force.pop(id, None)
-                    self._say(Advertise(id=self._wire_ids[id], filter=self._advertisements[id]), now_s)
+                    self._say(Advertise(id=self._names.of(id), filter=self._advertisements[id]), now_s)
         self._announce_in_force()
         self._release(now_s)
         return [Moved(self.broker, move.waited_s(now_s))]
-
-    def _rename(self, ids: Iterable[str]) -> None:
-        """Give filters new names, because brokers may still know them by the old ones from elsewhere."""
-        for id in ids:
-            self._wire_ids[id] = f"{id}@{self._moves_count}"
-            self._ids_by_wire_id[self._wire_ids[id]] = id
 
     def _announce_in_force(self) -> None:
         for id in self._advertisements:
@@ -490,7 +477,7 @@ class ClientSession:
         self._move = None
         self._announce_in_force()
         for id in self._ended_in_move:
-            self._say(Unsubscribe(id=self._wire_ids.pop(id, id)), now_s)
+            self._say(Unsubscribe(id=self._names.forget(id)), now_s)
         if move.asked_by_broker:
             self._say(Refused(about=move.cause, reason=reason, cause=move.cause), now_s)
         self._say_what_waited(now_s)
@@ -521,26 +508,25 @@ class ClientSession:
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
         if is_elsewhere:  # where brokers know the old names as coming from the broker that is away
-            self._moves_count += 1
-            self._rename(self._advertisements)
-            self._rename(self._subscriptions)
+            self._names.moves_count += 1
+            self._names.rename(self._advertisements)
+            self._names.rename(self._subscriptions)
         return self._begin_again(now_s)
 
     def _begin_again(self, now_s: float) -> list[Effect]:
         """The broker does not remember this client: tell it everything; a move from or to it is over."""
         move, settled = self._move, self._settling
         if move is not None or settled is not None:
-            self._rename(self._advertisements)
+            self._names.rename(self._advertisements)
         self._move = self._settling = None
         self._ended_in_move.clear()
         self._said_in_move.clear()
         revived, unaccepted = self._ended.begin_again(self._unaccepted)
         for id, filter, wire_id in revived:
             self._advertisements[id] = filter
-            self._wire_ids[id] = wire_id
-            self._ids_by_wire_id[wire_id] = id
+            self._names.revive(id, wire_id)
         for id, filter in self._advertisements.items():
-            self.link.enqueue(Advertise(id=self._wire_ids.get(id, id), filter=filter), now_s)
+            self.link.enqueue(Advertise(id=self._names.of(id), filter=filter), now_s)
         for id in self._subscriptions:
             self.link.enqueue(self._request(id, self.wire_id(id)), now_s)
         self._enqueue_all(self._channels.request_all(), now_s)
@@ -620,7 +606,7 @@ class ClientSession:
                 self._ended.accepted(sequence)
                 return [Taken(sequence)]
             case Confirmed(id=wire_id):
-                id = self._ids_by_wire_id.get(wire_id, wire_id)
+                id = self._names.id_of(wire_id)
                 if (id not in self._advertisements and id not in self._subscriptions) or id in self._in_force:
                     return []  # ended meanwhile, or in force since before a move
                 self._in_force[id] = None
@@ -637,7 +623,7 @@ class ClientSession:
                 return [MeasureRoundTrips(cause, dict(zip_longest(brokers, addresses[: len(brokers)], fillvalue="")))]
             case Refused(about=about, reason=reason):
                 self._channels.refused(about)
-                about = self._ids_by_wire_id.get(about, about)
+                about = self._names.id_of(about)
                 self._advertisements.pop(about, None)
                 self._announced.discard(about)
                 if about in self._subscriptions:
@@ -685,7 +671,7 @@ class ClientSession:
                 filter = self._advertisements.pop(message.id, None)
                 if filter is not None:
                     self._ended.add(message.id, filter, self._unaccepted)
-                    end = Unadvertise(id=self._wire_ids.pop(message.id, message.id))
+                    end = Unadvertise(id=self._names.forget(message.id))
                     if self._move is not None and message.id in self._move.advertisements:
                         self.link.enqueue(end, now_s)
                     else:
@@ -699,7 +685,7 @@ class ClientSession:
     def _drop_subscription(self, id: str) -> None:
         del self._subscriptions[id]
         self._in_force.pop(id, None)
-        self._ids_by_wire_id.pop(self._wire_ids.get(id, id), None)
+        self._names.expect_nothing_of(id)
         self._own_filters.remove(id)
         self._requirements.remove(id)
 

@@ -13,7 +13,7 @@ from trimtab.lab.emergency_city import EmergencyCity
 
 if TYPE_CHECKING:
     from trimtab.activedata import ActiveData
-    from trimtab.network.client import Delivery
+    from trimtab.network.subscription import Delivery
 
 Told = Callable[[str], None]
 """A notification of a report has come."""

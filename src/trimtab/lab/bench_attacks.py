@@ -22,10 +22,11 @@ from trimtab.lab.far_line import FarLine
 from trimtab.lab.rogue_clients import RogueReport, misbehave
 from trimtab.language import Filter, Publication
 from trimtab.network.address import Address
-from trimtab.network.client import Client, Delivery
+from trimtab.network.client import Client
 from trimtab.network.local_network import Network, free_ports
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.network.subscription import Delivery
 from trimtab.simulation.attacks import BEARABLE_FACTOR, AttackKind
 
 KINDS: Final[tuple[AttackKind, ...]] = ("flood", "huge", "advertisements", "stalled", "filters")

@@ -20,11 +20,12 @@ import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.language import Filter
-from trimtab.network.client import Client, Delivery, RefusedError
+from trimtab.network.client import Client, RefusedError
 from trimtab.network.clock import now_s
 from trimtab.network.local_network import Network, ask_all
 from trimtab.network.network_file import NetworkOptions
 from trimtab.network.replication_settings import Provisioner, ReplicationSettings
+from trimtab.network.subscription import Delivery
 from trimtab.replication.config import Protocol
 
 TREE: Final = (("B1", "B2"), ("B1", "B3"), ("B2", "B4"), ("B2", "B5"), ("B3", "B6"), ("B3", "B7"))

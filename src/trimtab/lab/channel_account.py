@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from trimtab.lab.emergency import Person, Report, arguments_of, found_by
-from trimtab.network.client import Client, Delivery
+from trimtab.network.client import Client
+from trimtab.network.subscription import Delivery
 from trimtab.simulation.workloads.city import Point
 from trimtab.simulation.workloads.emergency import Wanted
 

@@ -20,7 +20,7 @@ from trimtab.lab.emergency import TICK_S, EmergencyWorld
 from trimtab.lab.emergency_city import statements
 from trimtab.lab.live_load import LoadRun
 from trimtab.lab.own_process import ActiveProcess, OwnProcessError
-from trimtab.network.client import Delivery
+from trimtab.network.subscription import Delivery
 from trimtab.simulation.workloads.city import Point
 from trimtab.simulation.workloads.emergency import CHANNELS, RUN_S, Wanted
 

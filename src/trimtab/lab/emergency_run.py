@@ -25,10 +25,11 @@ from trimtab.lab.emergency import TICK_S, EmergencyWorld, Person, Report, defini
 from trimtab.lab.own_process import ActiveProcess, OwnProcess
 from trimtab.lab.spark_cluster import SparkCluster, spark_cluster
 from trimtab.network.address import Address
-from trimtab.network.client import Client, Delivery
+from trimtab.network.client import Client
 from trimtab.network.local_network import Network, free_ports, plan_text
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.network.subscription import Delivery
 from trimtab.simulation.workloads.city import Point
 from trimtab.simulation.workloads.emergency import Wanted
 

@@ -16,10 +16,11 @@ from typing import Final
 from trimtab.lab.levelness import LevelWatch
 from trimtab.lab.load_report import LoadOptions, LoadReport, LoadSecond
 from trimtab.language import Filter, Publication
-from trimtab.network.client import Client, ClientError, Delivery
+from trimtab.network.client import Client, ClientError
 from trimtab.network.clock import now_s
 from trimtab.network.local_network import ask_all
 from trimtab.network.network_file import NetworkPlan
+from trimtab.network.subscription import Delivery
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.records import DeliveryRecord, MoveRecord, Recorder
 from trimtab.simulation.checkers import DeliveryChecker

@@ -1,7 +1,8 @@
 """A broker's line to the active-data back end: requests, answers and news over HTTP, made again whenever it breaks.
 
 The broker asks (`OpenStream`, `FetchResults`, `CloseStream`) and is told; this module turns that into requests of
-docs/active-data.md. One thread waits for news (a long poll), another carries out requests in their order.
+docs/active-data.md. One thread waits for news (a long poll), another carries out requests in their order. News bring
+few results along; what the broker fetches then is here already.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import random
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -38,6 +39,9 @@ ANSWER_WITHIN_S: Final = 30.0
 FETCHES_AT_ONCE_COUNT: Final = 100
 """Streams whose results are fetched with one request."""
 
+BROUGHT_MAX_COUNT: Final = 1_000
+"""Results that came with news and that nobody fetches: beyond so many of one stream they are fetched after all."""
+
 BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 
@@ -58,6 +62,77 @@ def checked_url(url: object) -> str:
     raise ValueError(f"expected http://HOST:PORT, not {url!r}")
 
 
+class _Brought:
+    """Results of a stream that came with news: all there are above a position."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.results: list[ChannelResult] = []
+
+
+class BroughtResults:
+    """Results that came with news and wait until the broker asks for them.
+
+    >>> brought = BroughtResults()
+    >>> brought.opened("s", 10)
+    >>> brought.told("s", 20, [ChannelResult(15, {}, 0.0), ChannelResult(20, {}, 0.0)])
+    >>> brought.take(FetchResults("s", 9, 100)) is None
+    True
+    >>> [result.position for result in brought.take(FetchResults("s", 10, 1))]
+    [15]
+    >>> [result.position for result in brought.take(FetchResults("s", 15, 100))]
+    [20]
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, int] = {}
+        """The newest position that was told of each stream: up to there nothing is to be expected any more."""
+        self._brought: dict[str, _Brought] = {}
+
+    def opened(self, stream: str, position: int) -> None:
+        """A stream begins, perhaps again: what came with news counts from here."""
+        self._newest[stream] = position
+        self._brought.pop(stream, None)
+
+    def told(self, stream: str, position: int, results: Sequence[ChannelResult] = ()) -> None:
+        """A stream has results up to a position: these are all since it was last told of, if there are any."""
+        newest = self._newest[stream]
+        if position <= newest:
+            return  # the same news again
+        self._newest[stream] = position
+        new = [result for result in results if result.position > newest]
+        brought = self._brought.get(stream)
+        if not new or (brought is not None and len(brought.results) > BROUGHT_MAX_COUNT):
+            self._brought.pop(stream, None)
+            return
+        if brought is None:
+            brought = self._brought[stream] = _Brought(newest)
+        brought.results += new
+
+    def take(self, wanted: FetchResults) -> tuple[ChannelResult, ...] | None:
+        """What a request asks for, None if that must be fetched."""
+        brought = self._brought.get(wanted.stream)
+        if brought is None or wanted.after < brought.after:
+            return None
+        above = [result for result in brought.results if result.position > wanted.after]
+        taken, left = above[: wanted.max_count], above[wanted.max_count :]
+        if left:
+            brought.after, brought.results = taken[-1].position, left
+        else:
+            del self._brought[wanted.stream]
+        return tuple(taken) or None
+
+    def forget(self, stream: str) -> None:
+        """A stream is not wanted any more."""
+        self._newest.pop(stream, None)
+        self._brought.pop(stream, None)
+
+    def clear(self) -> None:
+        """The back end was away: what it told before is no longer all there is."""
+        self._newest.clear()
+        self._brought.clear()
+
+
 class BackEndLine:
     """Talks to the back end for one broker."""
 
@@ -71,6 +146,7 @@ class BackEndLine:
         self._streams: dict[int, str] = {}
         self._heard_early: dict[int, int] = {}
         """News of subscriptions whose answer has not come yet: the two come by different connections."""
+        self._brought = BroughtResults()
         self._requests: deque[BackEndRequest] = deque()
         self._work = asyncio.Event()
         self._news_after = 0
@@ -108,6 +184,7 @@ class BackEndLine:
         wanted = list(self._wanted.values())
         self._requests.clear()
         self._heard_early.clear()
+        self._brought.clear()
         subscriptions = [{"channel": each.channel, "arguments": each.arguments} for each in wanted]
         with _Line(self._host, self._port) as line:
             said = await _to_thread(line.request, "PUT", self._path(), {"subscriptions": subscriptions})
@@ -126,10 +203,12 @@ class BackEndLine:
             return
         id = int(answer["id"])
         self._ids[wanted.stream], self._streams[id] = id, wanted.stream
-        self._tell(StreamOpened(wanted.stream, int(answer["position"])))
+        position = int(answer["position"])
+        self._brought.opened(wanted.stream, position)
+        self._tell(StreamOpened(wanted.stream, position))
         early = self._heard_early.pop(id, None)
         if early is not None:
-            self._tell(ResultsExist(wanted.stream, early))
+            self._heard(id, early)
 
     async def _carry_out_requests(self) -> None:
         with _Line(self._host, self._port) as line:
@@ -155,11 +234,18 @@ class BackEndLine:
                 id = None if stream in self._wanted else self._ids.pop(stream, None)
                 if id is not None:
                     del self._streams[id]
+                    self._brought.forget(stream)
                     await _to_thread(line.request, "DELETE", f"{self._path()}/subscriptions/{id}", None)
 
     async def _fetch(self, line: _Line, fetches: list[FetchResults]) -> None:
         """Fetch results of several streams at once; what the back end has ended is declared to it anew."""
-        wanted = [(self._ids[each.stream], each) for each in fetches if each.stream in self._ids]
+        wanted: list[tuple[int, FetchResults]] = []
+        for each in fetches:
+            results = self._brought.take(each)
+            if results is not None:
+                self._tell(ResultsFetched(each.stream, each.after, results))
+            elif each.stream in self._ids:
+                wanted.append((self._ids[each.stream], each))
         if not wanted:
             return
         body = {"fetches": [{"id": id, "after": each.after, "limit": each.max_count} for id, each in wanted]}
@@ -175,14 +261,16 @@ class BackEndLine:
                 path = f"{self._path()}/results?after={self._news_after}&wait_s={NEWS_WITHIN_S:g}"
                 said = await _to_thread(line.request, "GET", path, None)
                 self._news_after = int(said["position"])
+                brought = said.get("results", {})
                 for id, position in said["subscriptions"].items():
-                    self._heard(int(id), int(position))
+                    self._heard(int(id), int(position), [_result(each) for each in brought.get(id, [])])
 
-    def _heard(self, id: int, position: int) -> None:
+    def _heard(self, id: int, position: int, results: Sequence[ChannelResult] = ()) -> None:
         stream = self._streams.get(id)
         if stream is None:
             self._heard_early[id] = position
         else:
+            self._brought.told(stream, position, results)
             self._tell(ResultsExist(stream, position))
 
     def _path(self) -> str:

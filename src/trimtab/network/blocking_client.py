@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from trimtab.language import Filter, Value
 from trimtab.network.address import Address
-from trimtab.network.client import Client, ClientError, Delivery, Subscription
+from trimtab.network.client import Client, ClientError
+from trimtab.network.subscription import Delivery, Subscription
 
 Result = TypeVar("Result")
 

@@ -22,7 +22,6 @@ import msgspec
 from trimtab.broker.core import Broker
 from trimtab.broker.load_records import LoadRecords
 from trimtab.broker.policies import COORDINATOR_NAME, agents_of, objection_to_change
-from trimtab.broker.turns import Turns
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.network.address import Address
@@ -35,13 +34,14 @@ from trimtab.network.life import Life, new_session
 from trimtab.network.loops import run
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
+from trimtab.network.outgoing import Outgoing
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.provisioners import provisioner_of
 from trimtab.network.publication_log import PublicationLog, PublicationLogError
 from trimtab.network.replacing import Replacing
 from trimtab.network.replication_settings import ASSISTANT_MARK, ReplicaOrder
 from trimtab.network.requests import Requests
-from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, encode_frame
+from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import (
     Append,
     Assist,
@@ -85,9 +85,6 @@ STEPS_PER_TURN_COUNT: Final = 256
 
 _STEP: Final = Step()
 _STEPS: Final = Step(STEPS_PER_TURN_COUNT)
-
-WRITE_PER_TURN_COUNT: Final = 512
-"""Messages given to one connection per turn; the rest waits in its queue."""
 
 TICK_S: Final = 0.25
 """How often rates, queues and memory are looked at."""
@@ -155,13 +152,17 @@ class BrokerServer:
         self._back_end = BackEndLine(url, name, self._back_end_said) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._meters = ProcessMeters(self.broker, self._capacity)
-        self._turns = Turns()
-        """Peers that wait for a limited bandwidth."""
-        self._by_deadline = plan.options.uplink == "deadlines"
-        self._flush_is_due = False
         self._wake_at_s = _NEVER_S
         self._wake_timer: asyncio.TimerHandle | None = None
         self._connections: dict[str, Connection] = {}
+        self._outgoing = Outgoing(
+            self.broker,
+            self._connections,
+            self._meters,
+            self._capacity,
+            by_deadline=plan.options.uplink == "deadlines",
+            schedule=self._schedule,
+        )
         self._ungreeted: dict[Connection, None] = {}
         self._paused: dict[str, None] = {}
         """Clients of whom nothing is read for a while."""
@@ -452,7 +453,7 @@ class BrokerServer:
     def _turn(self) -> None:
         self._turn_is_due = False
         delay_s = self._step()
-        self._flush()
+        self._outgoing.flush()
         self._plan_wake()
         if self.broker.input_count:
             if delay_s > 0:
@@ -479,62 +480,6 @@ class BrokerServer:
             self._carry_out(broker.handle(_STEP, time_s))
         self._meters.worked(time_s)
         return wait_s
-
-    def _flush(self) -> None:
-        if self._capacity is not None:
-            self._flush_paced(self._capacity)
-            return
-        time_s = now_s()
-        broker, meters = self.broker, self._meters
-        for name in broker.sendable():
-            connection = self._connections.get(name)
-            if connection is None or not connection.writable:
-                continue
-            parts: list[bytes] = []
-            count = 0
-            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s, WRITE_PER_TURN_COUNT)):
-                parts.append(encode_frame(frame))
-                meters.sent(frame, len(parts[-1]))
-                count += len(frame.messages) if type(frame) is Payload else 1
-            if count >= WRITE_PER_TURN_COUNT:
-                self._schedule()
-            if parts:
-                connection.write(b"".join(parts))
-
-    def _flush_paced(self, capacity: Capacity) -> None:
-        """Send as the configured bandwidth allows: those with control first, then a message at a time, in turn."""
-        time_s = now_s()
-        broker, turns = self.broker, self._turns
-        for name in broker.sendable():
-            self._wait_in_turn(name, time_s)
-        links = {name: broker.peers[name].link for name in turns.peers() if name in broker.peers}
-        urgent = deque(name for name, link in links.items() if link.queued_count > link.queued_data_count)
-        while turns and capacity.sending_wait_s(time_s) <= 0:
-            name = turns.take_this(urgent.popleft()) if urgent else turns.take(time_s)
-            connection = self._connections.get(name)
-            if connection is None or not connection.writable:
-                continue
-            frame, has_more = broker.take_in_turn(name, time_s)
-            if frame is None:
-                continue
-            data = encode_frame(frame)
-            self._meters.sent(frame, len(data))
-            capacity.spend_bytes(len(data), time_s)
-            connection.write(data)
-            if has_more:
-                self._wait_in_turn(name, time_s)
-        if turns and not self._flush_is_due:
-            self._flush_is_due = True
-            self._loop.call_later(capacity.sending_wait_s(time_s), self._flush_again)
-
-    def _wait_in_turn(self, name: str, time_s: float) -> None:
-        """A peer has something to send; with the order of deadlines its requirement counts."""
-        within_s = self.broker.within_of(name) if self._by_deadline else None
-        self._turns.waits(name, self.broker.peers[name].link.queued_count, within_s, time_s)
-
-    def _flush_again(self) -> None:
-        self._flush_is_due = False
-        self._flush()
 
     def _plan_wake(self) -> None:
         """See to it that the broker is woken when it wants to be."""

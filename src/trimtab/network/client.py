@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -22,6 +21,7 @@ from trimtab.network.connection import Connection
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
 from trimtab.network.round_trips import measure_round_trips
 from trimtab.network.status import ask_place
+from trimtab.network.subscription import Delivery, Subscription
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import (
     Close,
@@ -55,9 +55,6 @@ FEW_ATTRIBUTES_COUNT: Final = 64
 ROOM_FOR_THE_REST_BYTES: Final = 2_048
 """A few attributes without long texts always fit a frame; otherwise what surrounds the values needs so much."""
 
-Delivery: TypeAlias = Deliver
-"""A publication that was delivered: publication, publisher, sequence, delay_s, hops, and whose subscriptions."""
-
 
 class ClientError(Exception):
     """A client cannot go on: no connection, or the broker refused it; the message says why."""
@@ -69,58 +66,6 @@ class ForgottenError(ClientError):
 
 class RefusedError(ClientError):
     """The broker refused a request; the message says which and why."""
-
-
-class Subscription:
-    """The deliveries of one subscription, as an asynchronous iterator.
-
-    It ends when the subscription or the client is closed.
-    """
-
-    def __init__(self, client: Client, ids: tuple[str, ...], callback: Callable[[Delivery], None] | None) -> None:
-        self._client = client
-        self._callback = callback
-        self._waiting: deque[Delivery] = deque()
-        self._news = asyncio.Event()
-        self._is_closed = False
-        self.ids = ids
-
-    def hand_over(self, delivery: Delivery) -> None:
-        """Take in a delivery; the client calls this."""
-        if self._callback is not None:
-            self._callback(delivery)
-            return
-        self._waiting.append(delivery)
-        self._client.delivery_waits()
-        self._news.set()
-
-    @property
-    def waiting_count(self) -> int:
-        """Deliveries that the application has not taken yet."""
-        return len(self._waiting)
-
-    def __aiter__(self) -> AsyncIterator[Delivery]:
-        return self
-
-    async def __anext__(self) -> Delivery:
-        while not self._waiting:
-            if self._is_closed:
-                raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
-        delivery = self._waiting.popleft()
-        if not self._is_closed:
-            self._client.deliveries_taken(1)
-        return delivery
-
-    def end(self) -> None:
-        """Nothing more will come; the client calls this."""
-        self._is_closed = True
-        self._news.set()
-
-    async def close(self) -> None:
-        """Unsubscribe."""
-        await self._client.unsubscribe(self)
 
 
 def _check_size(values: Mapping[str, Value]) -> None:

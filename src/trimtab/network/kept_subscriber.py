@@ -15,8 +15,9 @@ import msgspec
 from trimtab.client.config import ClientConfig, EarlierLife
 from trimtab.language import Filter
 from trimtab.network.address import Address
-from trimtab.network.client import Client, Delivery
+from trimtab.network.client import Client
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.network.subscription import Delivery
 from trimtab.protocol.kept_link import Place
 from trimtab.protocol.link import LinkConfig
 

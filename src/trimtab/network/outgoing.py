@@ -1,0 +1,105 @@
+"""What leaves a broker's process in one turn: one write for each peer, or as much as a configured bandwidth allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from trimtab.broker.core import Broker
+from trimtab.broker.turns import Turns
+from trimtab.network.capacity import Capacity
+from trimtab.network.clock import now_s
+from trimtab.network.connection import Connection
+from trimtab.network.process_meters import ProcessMeters
+from trimtab.protocol.codec import encode_frame
+from trimtab.protocol.frames import Payload
+
+WRITE_PER_TURN_COUNT: Final = 512
+"""Messages given to one connection per turn; the rest waits in its queue."""
+
+
+class Outgoing:
+    """Takes frames from the broker and writes them to connections."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        connections: Mapping[str, Connection],
+        meters: ProcessMeters,
+        capacity: Capacity | None,
+        *,
+        by_deadline: bool,
+        schedule: Callable[[], None],
+    ) -> None:
+        """`schedule` sees to it that there is another turn."""
+        self._broker = broker
+        self._connections = connections
+        self._meters = meters
+        self._capacity = capacity
+        self._by_deadline = by_deadline
+        self._schedule = schedule
+        self._turns = Turns()
+        """Peers that wait for a limited bandwidth."""
+        self._flush_is_due = False
+
+    def flush(self) -> None:
+        """Send what can be sent now."""
+        if self._capacity is None:
+            self._flush_all()
+        else:
+            self._flush_paced(self._capacity)
+
+    def _flush_all(self) -> None:
+        time_s = now_s()
+        broker, meters = self._broker, self._meters
+        for name in broker.sendable():
+            connection = self._connections.get(name)
+            if connection is None or not connection.writable:
+                continue
+            parts: list[bytes] = []
+            count = 0
+            while count < WRITE_PER_TURN_COUNT and (frame := broker.take_frame(name, time_s, WRITE_PER_TURN_COUNT)):
+                parts.append(encode_frame(frame))
+                meters.sent(frame, len(parts[-1]))
+                count += len(frame.messages) if type(frame) is Payload else 1
+            if count >= WRITE_PER_TURN_COUNT:
+                self._schedule()
+            if parts:
+                connection.write(b"".join(parts))
+
+    def _flush_paced(self, capacity: Capacity) -> None:
+        """Send as the configured bandwidth allows: those with control first, then a message at a time, in turn."""
+        time_s = now_s()
+        broker, turns = self._broker, self._turns
+        for name in broker.sendable():
+            self._wait_in_turn(name, time_s)
+        links = {name: broker.peers[name].link for name in turns.peers() if name in broker.peers}
+        urgent = deque(name for name, link in links.items() if link.queued_count > link.queued_data_count)
+        while turns and capacity.sending_wait_s(time_s) <= 0:
+            name = turns.take_this(urgent.popleft()) if urgent else turns.take(time_s)
+            connection = self._connections.get(name)
+            if connection is None or not connection.writable:
+                continue
+            frame, has_more = broker.take_in_turn(name, time_s)
+            if frame is None:
+                continue
+            data = encode_frame(frame)
+            self._meters.sent(frame, len(data))
+            capacity.spend_bytes(len(data), time_s)
+            connection.write(data)
+            if has_more:
+                self._wait_in_turn(name, time_s)
+        if turns and not self._flush_is_due:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_later(capacity.sending_wait_s(time_s), self._flush_again)
+
+    def _wait_in_turn(self, name: str, time_s: float) -> None:
+        """A peer has something to send; with the order of deadlines its requirement counts."""
+        within_s = self._broker.within_of(name) if self._by_deadline else None
+        self._turns.waits(name, self._broker.peers[name].link.queued_count, within_s, time_s)
+
+    def _flush_again(self) -> None:
+        self._flush_is_due = False
+        self.flush()
