@@ -43,7 +43,7 @@ def run(*clients: ContinuedClient) -> tuple[Counter[str], Continuation]:
     continuation = Continuation(scenario(), clients, BEGIN_S)
     found: Counter[str] = Counter()
 
-    def note(client: str, deliver: Deliver) -> None:
+    def note(client: str, deliver: Deliver, at_s: float) -> None:
         found[client] += 1
 
     continuation.world.on_delivery = note

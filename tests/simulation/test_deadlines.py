@@ -23,7 +23,7 @@ def latest_s(uplink: Uplink, urgent_per_s: int) -> tuple[dict[str, float], int]:
     delays_s: dict[str, float] = {}
     late: list[str] = []
 
-    def delivered(client: str, deliver: Deliver) -> None:
+    def delivered(client: str, deliver: Deliver, at_s: float) -> None:
         delays_s[client] = max(deliver.delay_s, delays_s.get(client, 0.0))
         late.extend(deliver.late_for)
 

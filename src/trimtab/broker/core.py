@@ -23,7 +23,7 @@ from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.interests import Interests
 from trimtab.broker.meters import Meters
 from trimtab.broker.moves import Moves
-from trimtab.broker.peers import Counters, Peer, Watch
+from trimtab.broker.peers import NEVER_S, Counters, Peer, Watch
 from trimtab.broker.reach import Reach
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.routing import RoutingTables
@@ -240,13 +240,12 @@ class Broker:
                 del self._maybe_sendable[name]
         return ready
 
-    def touched(self) -> list[str]:
+    def touched(self) -> dict[str, None]:
         """Peers to whom something has happened since this was last asked; no other can have a new frame to send.
 
         For a world that keeps its own list of peers with frames; `sendable` does not see these peers again.
         """
-        touched = list(self._maybe_sendable)
-        self._maybe_sendable.clear()
+        touched, self._maybe_sendable = self._maybe_sendable, {}
         return touched
 
     def touch(self, peer: str) -> None:
@@ -294,13 +293,12 @@ class Broker:
             return None, False
         if known.accepted_owed:
             self._say_acceptance(known, now_s)
-        link = known.link
-        frame = link.take_one(now_s)
-        if link.unacknowledged_count <= 1:
-            self._watch.add(known)  # with more than one it is watched already
+        taken = known.link.take_one(now_s)
+        if peer not in self._watch.planned_s:
+            self._watch.add(known)
         if peer in self._input.congested:
             self._input.relieve(known)
-        return frame, frame is not None and link.has_frame()
+        return taken
 
     def within_of(self, peer: str) -> float | None:
         """The strictest latency requirement of a client's subscriptions, None if it has none or is no client."""
@@ -314,9 +312,9 @@ class Broker:
             return False
         return known.link.has_frame() and not known.link.has_more_than_ack()
 
-    def wake_at_s(self) -> float | None:
-        """When the broker wants its next `Wake`."""
-        first_s = self._watch.next_due_s()
+    def wake_at_s(self, before_s: float = NEVER_S) -> float | None:
+        """When the broker wants its next `Wake`; whoever plans one already need only know of times before it."""
+        first_s = self._watch.next_due_s(before_s)
         if self._agents is not None:
             first_s = _earlier_s(first_s, self._agents.wake_at_s())
         if self.replacement is not None:
@@ -376,6 +374,8 @@ class Broker:
         messages = peer.link.receive(frame, now_s)
         if messages or peer.link.has_frame():
             self._maybe_sendable[name] = None
+        if not messages:
+            return
         if self.gatekeeper is not None and peer.role == "client":
             messages = self.gatekeeper.admit(peer, messages, now_s)
         peer.link.data_arrived(self._input.add(name, messages))

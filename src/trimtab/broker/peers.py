@@ -12,7 +12,7 @@ from trimtab.matching.announcements import Announcements
 from trimtab.protocol.frames import Role, Sendable
 from trimtab.protocol.link import Link
 
-_NEVER_S: Final = float("inf")
+NEVER_S: Final = float("inf")
 
 
 class DataQueue(Protocol):
@@ -82,29 +82,34 @@ class Watch:
     def __init__(self, peers: Mapping[str, Peer]) -> None:
         self._peers = peers
         self._times: list[tuple[float, str]] = []
-        self._planned_s: dict[str, float] = {}
+        self.planned_s: dict[str, float] = {}
+        """When each of those that are watched is looked at."""
 
     def add(self, peer: Peer) -> None:
         """Something may become due with a peer."""
         due_s = _due_s(peer)
-        if due_s is not None and due_s < self._planned_s.get(peer.name, _NEVER_S):
-            self._planned_s[peer.name] = due_s
+        if due_s is not None and due_s < self.planned_s.get(peer.name, NEVER_S):
+            self.planned_s[peer.name] = due_s
             heapq.heappush(self._times, (due_s, peer.name))
 
-    def next_due_s(self) -> float | None:
-        """When something is due with a peer."""
+    def forget(self, peer: Peer) -> None:
+        """Nothing is due with a peer any more as far as is known."""
+        self.planned_s.pop(peer.name, None)
+
+    def next_due_s(self, before_s: float = NEVER_S) -> float | None:
+        """When something is due with a peer, before a time."""
         times = self._times
-        while times:
+        while times and times[0][0] < before_s:
             planned_s, name = times[0]
             peer = self._peers.get(name)
-            due_s = None if peer is None or self._planned_s.get(name) != planned_s else _due_s(peer)
+            due_s = None if peer is None or self.planned_s.get(name) != planned_s else _due_s(peer)
             if due_s is None:
                 heapq.heappop(times)
-                if self._planned_s.get(name) == planned_s:
-                    del self._planned_s[name]
+                if self.planned_s.get(name) == planned_s:
+                    del self.planned_s[name]
             elif due_s > planned_s:
                 heapq.heapreplace(times, (due_s, name))
-                self._planned_s[name] = due_s
+                self.planned_s[name] = due_s
             else:
                 return planned_s
         return None
@@ -115,7 +120,7 @@ class Watch:
         if due_s is None or due_s > now_s:
             return None
         _, name = heapq.heappop(self._times)
-        del self._planned_s[name]
+        del self.planned_s[name]
         return self._peers[name]
 
 

@@ -47,6 +47,7 @@ class Sessions:
                 broker.safe.came(peer, now_s)
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
+        self._watch.forget(peer)
         self._watch.add(peer)
         broker.touch(name)
         if is_new:

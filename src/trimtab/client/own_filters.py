@@ -24,13 +24,13 @@ class OwnFilters:
     (('s1',), ('s1', 's2'), ())
     """
 
-    __slots__ = ("_filters", "_is_first", "_matcher", "_single")
+    __slots__ = ("_filters", "_is_first", "_matcher", "single")
 
     def __init__(self) -> None:
         self._filters: dict[str, Filter] = {}
         self._is_first = True
         self._matcher: Matcher | None = None
-        self._single: tuple[str, ...] | None = None
+        self.single: tuple[str, ...] | None = None
         """The id of the only filter that there has ever been: whatever the broker sends is for it."""
 
     def add(self, id: str, filter: Filter) -> None:
@@ -42,7 +42,7 @@ class OwnFilters:
             self._matcher = Matcher()
             for each, known in self._filters.items():
                 self._matcher.add(each, known)
-        self._single = (id,) if self._is_first else None
+        self.single = (id,) if self._is_first else None
         self._is_first = False
 
     def remove(self, id: str) -> None:
@@ -50,12 +50,12 @@ class OwnFilters:
         del self._filters[id]
         if self._matcher is not None:
             self._matcher.remove(id)
-        self._single = None
+        self.single = None
 
     def matching(self, values: dict[str, Value]) -> tuple[str, ...]:
         """The ids of all filters that the values satisfy, in ascending order."""
-        if self._single is not None:
-            return self._single
+        if self.single is not None:
+            return self.single
         if self._matcher is not None:
             return tuple(sorted(map(str, self._matcher.match(values))))
         return tuple(sorted([id for id, filter in self._filters.items() if filter.matches(values)]))

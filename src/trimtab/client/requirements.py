@@ -18,15 +18,13 @@ class Requirements:
     ({'s1': 1}, 1.5, None)
     """
 
-    __slots__ = ("_within_s", "late_counts")
+    __slots__ = ("late_counts", "within_s")
 
     def __init__(self) -> None:
-        self._within_s: dict[str, float] = {}
+        self.within_s: dict[str, float] = {}
+        """Of the subscriptions that have one."""
         self.late_counts: dict[str, int] = {}
         """Late deliveries of each subscription that ever had one, ended ones included."""
-
-    def __bool__(self) -> bool:
-        return bool(self._within_s)
 
     def add(self, id: str, within_s: float | None) -> None:
         """A subscription with or without a requirement."""
@@ -34,19 +32,19 @@ class Requirements:
             return
         if not 0 < within_s <= DURATION_MAX_S:
             raise LanguageError(f"a latency requirement is above 0 s and at most a year, not {within_s} s")
-        self._within_s[id] = within_s
+        self.within_s[id] = within_s
 
     def remove(self, id: str) -> None:
         """A subscription ends."""
-        self._within_s.pop(id, None)
+        self.within_s.pop(id, None)
 
     def of(self, id: str) -> float | None:
         """A subscription's requirement."""
-        return self._within_s.get(id)
+        return self.within_s.get(id)
 
     def missed(self, ids: tuple[str, ...], delay_s: float) -> tuple[str, ...]:
         """Those of the subscriptions for which a delivery is late; it is counted."""
-        late = tuple(id for id in ids if delay_s > self._within_s.get(id, delay_s))
+        late = tuple(id for id in ids if delay_s > self.within_s.get(id, delay_s))
         for id in late:
             self.late_counts[id] = self.late_counts.get(id, 0) + 1
         return late

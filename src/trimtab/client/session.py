@@ -102,8 +102,8 @@ class ClientSession:
         self._ended = EndedAdvertisements()
         self._has_published = False
         """Whether a publication was sent to the present broker."""
-        self._last_delivered: dict[str, int] = {}
-        self._publisher_sessions: dict[str, str] = {}
+        self._last_delivered: dict[str, tuple[str, int]] = {}
+        """By publisher: its session, and the number of the publication that was delivered last."""
         self.paused = False
         self._names = WireNames()
         self._move: Move | None = None
@@ -582,6 +582,15 @@ class ClientSession:
             self._ask_to_move_in(self._move, now_s)
         return effects
 
+    def receive_run(self, broker: str, arrivals: Sequence[tuple[float, Payload]]) -> list[tuple[float, Effect]]:
+        """Frames with one publication each that came one after the other, and when: the same as `receive` for each."""
+        frames = [frame for _, frame in arrivals]
+        if self._move is None and broker == self.broker and self.link.receive_run(frames, arrivals[-1][0]):
+            deliver = self._deliver
+            delivered = [(at_s, deliver(frame.messages[0], at_s)) for at_s, frame in arrivals]  # type: ignore[arg-type]
+            return [each for each in delivered if each[1] is not None]  # type: ignore[misc]
+        return [(at_s, effect) for at_s, frame in arrivals for effect in self.receive(broker, frame, at_s)]
+
     def _publishing_may_go_on(self, message: Resume | Stranded, now_s: float) -> list[Effect]:
         """What the new broker says of a publisher's move: the old stream has passed, or no way leads from it."""
         move = self._move or self._settling
@@ -638,19 +647,18 @@ class ClientSession:
         publisher, sequence = message.publisher, message.sequence
         if publisher[:1] == STREAM_MARK:
             return self._deliver_result(message, now_s)
-        if self._publisher_sessions.get(publisher) != message.session:
-            self._publisher_sessions[publisher] = message.session
-            self._last_delivered.pop(publisher, None)  # the publisher was started again and counts from 1
-        if sequence <= self._last_delivered.get(publisher, 0):
-            return None
-        wanted = self._own_filters.matching(message.values)
+        values, session = message.values, message.session
+        last = self._last_delivered.get(publisher)
+        if last is not None and sequence <= last[1] and last[0] == session:
+            return None  # a publisher that was started again counts from 1, in another session
+        wanted = self._own_filters.single or self._own_filters.matching(values)
         if not wanted:
             return None  # unsubscribed meanwhile; it may come again for a later subscription
-        self._last_delivered[publisher] = sequence
-        publication = Publication.trusted(message.values)
+        self._last_delivered[publisher] = (session, sequence)
         delay_s = now_s - message.origin_s
-        late_for = self._requirements.missed(wanted, delay_s) if self._requirements else ()
-        return Deliver(wanted, publication, publisher, sequence, delay_s, message.hops, message.session, late_for)
+        late_for = self._requirements.missed(wanted, delay_s) if self._requirements.within_s else ()
+        publication = Publication.trusted(values)
+        return Deliver(wanted, publication, publisher, sequence, delay_s, message.hops, session, late_for)
 
     def _deliver_result(self, message: Publish, now_s: float) -> Deliver | None:
         """A result of a channel: its position says whether it is the next one."""

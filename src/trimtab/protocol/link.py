@@ -13,6 +13,7 @@ no credit.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain, islice
 
 import msgspec
@@ -240,8 +241,11 @@ class Link:
             return Ack(self._seen_number(), gap, self._done_count, asks)
         return None
 
-    def take_one(self, now_s: float) -> Payload | Ack | None:
-        """`take` with one message at most: soon done where that is a publication and nothing else is to be said."""
+    def take_one(self, now_s: float) -> tuple[Payload | Ack | None, bool]:
+        """`take` with one message at most, and whether there may be more behind it.
+
+        It is soon done where that is a publication and nothing else is to be said.
+        """
         data, number = self.data, self._next_number
         if (
             not data
@@ -251,7 +255,8 @@ class Link:
             or number - self._oldest_number >= self._config.window_frames_count
             or self._data_sent_count - self._peer_done_count >= self._data_window_count
         ):
-            return self.take(now_s, 1)
+            frame = self.take(now_s, 1)
+            return frame, frame is not None and self.has_frame()
         if number == self._oldest_number:
             self._progress_s = now_s
         messages = [data.popleft()]
@@ -260,7 +265,7 @@ class Link:
         self._next_number = number + 1
         self._ack_owed = self._gap_seen
         done_count = self._done_told_count = self._done_count
-        return Payload(number, self._expected - 1, messages, done_count)
+        return Payload(number, self._expected - 1, messages, done_count), bool(data) or self._gap_seen
 
     def _take_again(self, index: int, messages_max_count: int) -> Payload:
         sent = chain.from_iterable(self._unacknowledged)
@@ -312,6 +317,24 @@ class Link:
         new = messages[repeated_count:] if repeated_count else messages
         self._expected += len(new)
         return new
+
+    def receive_run(self, frames: Sequence[Payload], now_s: float) -> bool:
+        """Take in frames with one data message each, which came one after the other; False if they do not fit on.
+
+        The same as `receive` and `data_arrived` for each of them, for worlds with very many; the last came now.
+        """
+        last = frames[-1]
+        if frames[0].number != self._expected or last.number != self._expected + len(frames) - 1:
+            return False
+        if last.ack >= self._oldest_number:
+            self._acknowledge(last.ack, now_s)
+        if last.done > self._peer_done_count:
+            self._peer_done_count = min(last.done, self._data_sent_count)
+            self._progress_s = now_s
+        self._ack_owed = True
+        self._expected += len(frames)
+        self._data_received_count += len(frames)
+        return True
 
     def data_arrived(self, count: int) -> None:
         """So many of the messages that `receive` gave are data; `did` tells when they are dealt with."""

@@ -96,9 +96,10 @@ class SafeLink(Link):
             self._kept.extend(frame.messages[-fresh_count:])
         return frame
 
-    def take_one(self, now_s: float) -> Payload | Ack | None:
-        """The next frame with one message at most."""
-        return self.take(now_s, 1)
+    def take_one(self, now_s: float) -> tuple[Payload | Ack | None, bool]:
+        """The next frame with one message at most, and whether there may be more."""
+        frame = self.take(now_s, 1)
+        return frame, frame is not None and self.has_frame()
 
     def receive(self, frame: Payload | Ack, now_s: float) -> list[AnyMessage]:
         """Take in a frame; what the peer has handed on is forgotten."""

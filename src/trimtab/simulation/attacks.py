@@ -131,7 +131,7 @@ class Attack:
                     filter = Filter.parse(f"[class,eq,'EWS'],[number,=,{number}]")
                     self._ids.append(world.subscribe(self._name, filter))
             case "stalled":
-                world.clients[self._name].reads = False
+                world.clients[self._name].stop_reading()
         self._sent_count = self._sent_count or len(self._ids)
 
     def _flood(self, part: AttackPart, since_s: float) -> None:
@@ -159,9 +159,9 @@ class Attack:
             return sum(self._world.checker.is_in_force(id) for id in self._ids)
         return self._sent_count - self._world.clients[self._name].session.waiting_count if self._sent_count else 0
 
-    def _delivered(self, client: str, deliver: Deliver) -> None:
+    def _delivered(self, client: str, deliver: Deliver, at_s: float) -> None:
         """Note what an honest subscriber gets of an honest publisher while the attack lasts."""
-        published_s = self._world.now_s - deliver.delay_s
+        published_s = at_s - deliver.delay_s
         if client[0] == ATTACKER_MARK or deliver.publisher[0] == ATTACKER_MARK or published_s < self._begin_s:
             return
         topic = int(deliver.publisher[1:].partition(".")[0])

@@ -209,6 +209,12 @@ class BrokerHost:
                 self._arrived_s.extend([at_s] * count)
         return True
 
+    def read(self) -> None:
+        """Whatever arrives is handed over."""
+
+    def owe(self) -> None:
+        """Whatever arrives is handed over."""
+
     def mount(self, disk: Disk) -> None:
         """Find what an earlier life has stored."""
         self.disk = disk
@@ -310,21 +316,19 @@ class BrokerHost:
             copies_count = counters.publications_out_count - out_count
             self._meters.queued_output(copies_count * broker.last_publication_bytes, now_s)
 
-    def _touched(self) -> list[str]:
+    def _touched(self) -> dict[str, None]:
         """Peers that may have something to send; a neighbour that is owed nothing but an acknowledgement waits."""
-        touched = self.broker.touched()
-        if not self._acknowledge_after_s:
+        broker = self.broker
+        touched = broker.touched()
+        if not touched or not self._acknowledge_after_s:
             return touched
-        ready: list[str] = []
-        for name in touched:
-            connection = self.connections.get(name)
-            if connection is None or not connection.is_inner or not self.broker.owes_only_ack(name):
-                ready.append(name)
-                continue
-            if not self._owing:
-                self._clock.at(self._clock.now_s + self._acknowledge_after_s, self._acknowledge)
-            self._owing[name] = None
-        return ready
+        for name in broker.tables.neighbours:
+            if name in touched and name in self.connections and broker.owes_only_ack(name):
+                if not self._owing:
+                    self._clock.at(self._clock.now_s + self._acknowledge_after_s, self._acknowledge)
+                self._owing[name] = None
+                del touched[name]
+        return touched
 
     def _acknowledge(self) -> None:
         owing, self._owing = self._owing, {}
@@ -366,6 +370,7 @@ class BrokerHost:
         take, s_per_byte, connections = self.broker.take_in_turn, self._s_per_byte, self.connections
         name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self.broker.sizes_bytes
         sendings: list[Sending] = []
+        laid_count = 0
         while turn:
             peer, _ = turn.popitem(last=False)
             frame, has_more = take(peer, departs_s)
@@ -373,18 +378,23 @@ class BrokerHost:
                 continue
             if has_more:
                 turn.setdefault(peer)
-            message = frame.messages[0] if type(frame) is Payload else None
-            if type(message) is not Publish:
-                departs_s += frame_bytes(frame) * s_per_byte
-            elif sizes_bytes and message.publisher in sizes_bytes:
-                departs_s += sizes_bytes[message.publisher] * s_per_byte
-            else:
-                departs_s += publication_s
             connection = connections.get(peer)
+            if type(frame) is Payload and type(message := frame.messages[0]) is Publish:
+                if sizes_bytes and message.publisher in sizes_bytes:
+                    departs_s += sizes_bytes[message.publisher] * s_per_byte
+                else:
+                    departs_s += publication_s
+                if connection is not None and connection.is_read_later and connection.lay(frame, departs_s):
+                    laid_count += 1
+                    connection = None
+            else:
+                departs_s += frame_bytes(frame) * s_per_byte
             if connection is not None:
                 sendings.append((connection, name, [frame], departs_s))
             if departs_s >= until_s:
                 break
+        if laid_count:
+            self._transport.note_bundle(name, laid_count)
         if departs_s > now_s:
             self._is_sending = True
             self._clock.at(departs_s, self._sent)
@@ -396,7 +406,7 @@ class BrokerHost:
         self.pump()
 
     def _plan_wake(self) -> None:
-        wake_s = self.broker.wake_at_s()
+        wake_s = self.broker.wake_at_s(self._wake_s)
         if wake_s is not None and wake_s < self._wake_s:
             self._wake_s = wake_s
             self._clock.at(wake_s, self._wake, wake_s)

@@ -68,8 +68,8 @@ class DeliveryChecker:
         self.advertisements_in_force: dict[str, None] = {}
         self.misbehaving: dict[str, None] = {}
         """Clients that misbehave on purpose: they may be refused what they ask for."""
-        self.on_delivery: Callable[[str, Deliver], None] | None = None
-        """Who else is told of each delivery of a publication."""
+        self.on_delivery: Callable[[str, Deliver, float], None] | None = None
+        """Who else is told of each delivery of a publication, and when it happened."""
         self.delays = Delays()
         self.deliveries_count = 0
         self.accepted_count = 0
@@ -218,7 +218,7 @@ class DeliveryChecker:
             self.channels.delivered(deliver.subscriptions[0], sequence, now_s)
             return
         if self.on_delivery is not None:
-            self.on_delivery(client, deliver)
+            self.on_delivery(client, deliver, now_s)
         key = (publisher, sequence)
         due = self._due.get(key)
         self.deliveries_count += len(deliver.subscriptions)

@@ -46,10 +46,12 @@ class Surroundings:
         checker: DeliveryChecker,
         acknowledge_after_s: float,
         acknowledge_max_count: int,
+        *,
+        reads_later: bool,
     ) -> None:
         self.clock = clock
         self.transport = transport
-        self.note = trace.add
+        self.trace = trace
         self.checker = checker
         self.brokers: dict[str, BrokerHost] = {}
         self.closed: list[Close] = []
@@ -60,6 +62,8 @@ class Surroundings:
         self.acknowledge_after_s = acknowledge_after_s
         self.acknowledge_max_count = acknowledge_max_count
         """A client that has so many frames to acknowledge does so at once, lest its broker's window fill up."""
+        self.reads_later = reads_later
+        """Whether clients may let publications lie in their connections until they acknowledge them."""
         self.owing: dict[str, ClientHost] = {}
         """Clients that owe nothing but an acknowledgement, which may wait a little for others."""
 
@@ -69,18 +73,27 @@ class Surroundings:
             self.clock.at(self.clock.now_s + self.acknowledge_after_s, self._acknowledge_all)
         self.owing[client.name] = client
 
+    def read_all(self) -> None:
+        """Let all clients read what has arrived."""
+        for client in list(self.owing.values()):
+            client.read()
+
     def _acknowledge_all(self) -> None:
         owing, self.owing = self.owing, {}
         now_s = self.clock.now_s
         sendings: list[Sending] = []
         for client in owing.values():
+            client.read()
             client.owed_count = 0
-            if len(client.connections) != 1 or client.session.link.has_more_than_ack():
+            link = client.session.link
+            for connection in client.connections.values():
+                if connection.unread:
+                    self.owe(client)
+            if len(client.connections) != 1 or link.has_more_than_ack():
                 client.send()
                 continue
-            ack = client.session.link.take(now_s)
+            ack = link.take(now_s)
             if ack is not None:
-                (connection,) = client.connections.values()
                 sendings.append((connection, client.name, [ack], now_s))
         self.transport.transmit_bundled(sendings)
 
@@ -112,19 +125,28 @@ class ClientHost:
 
     # ---- the application's side ----
 
+    def stop_reading(self) -> None:
+        """The application reads nothing more; all that it is sent from now on stays in its connection."""
+        self.read()
+        self.reads = False
+        self._look_when_to_read()
+
     def publish(self, publication: Publication) -> None:
         """Publish; if the window is full the publication waits for room."""
+        self.read()
         self.held_back.append(publication)
         self._publish_held_back()
         self.send()
 
     def move(self, broker: str) -> None:
         """Ask the session to go on at another broker."""
+        self.read()
         self._carry_out_all(self.session.handle(MoveTo(broker), self._clock.now_s))
         self.send()
 
     def leave(self) -> None:
         """Go for good."""
+        self.read()
         self.has_left = True
         for broker in list(self.connections):
             self._shut(broker)
@@ -147,11 +169,13 @@ class ClientHost:
 
     def connected(self, peer: str, hello: Hello) -> None:
         """A broker's greeting arrived."""
+        self.read()
         self._carry_out_all(self.session.handle(Connected(peer, hello), self._clock.now_s))
         self.send()
 
     def disconnected(self, peer: str) -> None:
         """The connection to a broker is gone."""
+        self.read()
         self.session.handle(Disconnected(peer), self._clock.now_s)
         if self.session.is_moving:
             self._plan_wake()
@@ -170,18 +194,14 @@ class ClientHost:
         """Hand frames to the session and what it delivers to the checker; a mere acknowledgement may wait."""
         if not self.reads:
             return False
+        self.read()
         session, around, name = self.session, self._around, self.name
         for frame in frames:
             for effect in session.receive(peer, frame, at_s):
-                if type(effect) is Deliver:
-                    around.checker.delivered(name, effect, at_s)
-                    around.note((at_s, name, effect.publisher, effect.sequence, effect.subscriptions))
-                    if around.records is not None:
-                        around.records.delivered(session, effect, at_s)
-                else:
-                    self._carry_out(effect, at_s)
+                self._carry_out(effect, at_s)
             self.owed_count += len(frame.messages) if type(frame) is Payload else 1
         session.consumed()
+        self._look_when_to_read()
         if (
             not around.acknowledge_after_s
             or self.owed_count > around.acknowledge_max_count
@@ -193,12 +213,51 @@ class ClientHost:
             around.owe(self)
         return False
 
+    def read(self) -> None:
+        """Hand the session what has arrived since it was last looked at, each frame with its own time."""
+        for broker, connection in self.connections.items():
+            if connection.unread:
+                self._read(broker, connection.take_unread(self._clock.now_s))
+                return  # only a client with one connection reads later
+
+    def _read(self, broker: str, arrivals: list[tuple[float, Payload]]) -> None:
+        if not arrivals:
+            return
+        session, around, name = self.session, self._around, self.name
+        delivered, records = around.checker.delivered, around.records
+        if records is not None and not records.wants_deliveries:
+            records = None
+        notes: list[tuple[object, ...]] = []
+        for at_s, effect in session.receive_run(broker, arrivals):
+            if type(effect) is Deliver:
+                delivered(name, effect, at_s)
+                notes.append((at_s, name, effect.publisher, effect.sequence, effect.subscriptions))
+                if records is not None:
+                    records.delivered(session, effect, at_s)
+            else:
+                self._carry_out(effect, at_s)
+        around.trace.extend(notes)
+        self.owed_count += len(arrivals)
+        session.consumed()
+
+    def owe(self) -> None:
+        """Read and acknowledge what lies in the connection before long."""
+        if self.name not in self._around.owing:
+            self._around.owe(self)
+
+    def _look_when_to_read(self) -> None:
+        """Publications may be read later where they are the only thing to happen to the client."""
+        is_quiet = self.reads and len(self.connections) == 1 and not self.session.is_moving and self._around.reads_later
+        for connection in self.connections.values():
+            connection.is_read_later = is_quiet and connection.is_plain and connection.is_up
+
     def pump(self) -> None:
         """Send what there is to say."""
         self.send()
 
     def send(self) -> None:
         """Send all that can be sent, and plan when to look after what is not acknowledged."""
+        self._look_when_to_read()
         session, now_s = self.session, self._clock.now_s
         self.owed_count = 0
         for broker, connection in self.connections.items():
@@ -220,6 +279,7 @@ class ClientHost:
             self._wake_s = _NEVER_S
         if self.has_left:
             return
+        self.read()
         self._carry_out_all(self.session.handle(_WAKE, self._clock.now_s))
         self.send()
 
@@ -234,7 +294,7 @@ class ClientHost:
         match effect:
             case Deliver():
                 self._checker.delivered(self.name, effect, at_s)
-                self._around.note((at_s, self.name, effect.publisher, effect.sequence, effect.subscriptions))
+                self._around.trace.add((at_s, self.name, effect.publisher, effect.sequence, effect.subscriptions))
                 if records is not None:
                     records.delivered(self.session, effect, at_s)
             case InForce(id=id, position=position):
@@ -279,15 +339,18 @@ class ClientHost:
 
     def _measured(self, answer: RoundTripsMeasured) -> None:
         if not self.has_left:
+            self.read()
             self._carry_out_all(self.session.handle(answer, self._clock.now_s))
             self.send()
 
     def open(self, broker: str) -> None:
         """Connect to a broker."""
         host = self._around.brokers[broker]
+        self.read()
         connection = self._around.transport.join(self, host, self.latency_s, is_inner=False)
         host.connections[self.name] = connection
         self.connections[broker] = connection
+        self._look_when_to_read()
 
     def _shut(self, broker: str) -> None:
         """Leave a broker for good; if the connection is down, the broker finds out by itself."""

@@ -2,11 +2,14 @@
 
 Frames of one connection keep their order. Every frame has its own modelled time of arrival. Frames to and from clients
 on connections without declared faults may be handed over in bundles: all that arrive during one short slot of time are
-handed over at the slot's end, each with its own time, which saves an event of the clock for each.
+handed over at the slot's end, each with its own time, which saves an event of the clock for each. Single publications
+for a client that has nothing to do but to deliver them are not handed over at all: they lie in the connection until the
+client reads them, which it does before anything else happens to it, and before it acknowledges them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from operator import itemgetter
@@ -14,6 +17,7 @@ from random import Random
 from typing import Any, Protocol, TypeAlias
 
 from trimtab.protocol.frames import Ack, Hello, Payload
+from trimtab.protocol.messages import Publish
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.faults import Delay, Drop, Duplicate, FrameFault, Reorder
 from trimtab.simulation.trace import Trace
@@ -63,6 +67,14 @@ class Host(Protocol):
         """Whether the host is paused; if so it does this later."""
         ...
 
+    def read(self) -> None:
+        """Take in what has arrived and lies in connections."""
+        ...
+
+    def owe(self) -> None:
+        """Publications lie in the connection: read and acknowledge them before long."""
+        ...
+
 
 class Connection:
     """A link between two hosts, and the connection below it that comes and goes."""
@@ -74,15 +86,21 @@ class Connection:
         "first",
         "is_inner",
         "is_plain",
+        "is_read_later",
         "is_up",
         "latency_s",
         "latest_at_first_s",
         "latest_at_second_s",
         "second",
+        "slots_count",
         "stays_down",
+        "unread",
+        "unread_max_count",
     )
 
-    def __init__(self, first: Host, second: Host, latency_s: float, *, is_inner: bool) -> None:
+    def __init__(
+        self, first: Host, second: Host, latency_s: float, unread_max_count: int = 0, *, is_inner: bool
+    ) -> None:
         self.first = first
         self.second = second
         self.ends = (first.name, second.name)
@@ -97,6 +115,47 @@ class Connection:
         self.faults: list[FrameFault] = []
         self.is_plain = not is_inner
         """Whether it leads to a client and no faults of frames are declared for it."""
+        self.is_read_later = False
+        """Whether the client has nothing to do with publications but to deliver them, so that it may do so later."""
+        self.unread: list[tuple[float, Payload]] = []
+        """Publications for the client that it has not read, and when they arrive."""
+        self.unread_max_count = unread_max_count
+        self.slots_count = 0
+        """Frames for the client that are handed over at the end of a slot; nothing that follows them is read before."""
+
+    def lay(self, frame: Payload, departs_s: float) -> bool:
+        """Let a single publication lie in the connection until the client reads it; False if it must be handed over."""
+        unread = self.unread
+        if not self.is_read_later or self.slots_count or len(unread) >= self.unread_max_count:
+            return False
+        arrival_s = departs_s + self.latency_s
+        if arrival_s < self.latest_at_first_s:
+            arrival_s = self.latest_at_first_s
+        else:
+            self.latest_at_first_s = arrival_s
+        if not unread:
+            self.first.owe()
+        unread.append((arrival_s, frame))
+        return True
+
+    def take_unread(self, now_s: float) -> list[tuple[float, Payload]]:
+        """What has arrived and was not read."""
+        unread = self.unread
+        if not unread or unread[0][0] > now_s:
+            return []
+        if unread[-1][0] <= now_s:
+            self.unread = []
+            return unread
+        arrived_count = bisect_right(unread, now_s, key=_arrival_s)
+        self.unread = unread[arrived_count:]
+        return unread[:arrived_count]
+
+    def begin_epoch(self) -> None:
+        """What is under way will not arrive any more."""
+        self.epoch += 1
+        self.slots_count = 0
+        self.unread = []
+        self.is_read_later = False
 
     def host_opposite(self, end: str) -> Host:
         """The host at the other end."""
@@ -113,6 +172,7 @@ class Connection:
         """Something happens to frames of this connection."""
         self.faults.extend(faults)
         self.is_plain = not self.is_inner and not self.faults
+        self.is_read_later &= self.is_plain
 
     def next_arrival_s(self, receiver: Host, departs_s: float) -> float:
         """When what leaves at a time arrives: after the latency, and behind what is under way."""
@@ -131,7 +191,7 @@ class Connection:
 class Transport:
     """All connections of a world."""
 
-    def __init__(self, clock: Clock, trace: Trace, rng: Random, bundle_s: float) -> None:
+    def __init__(self, clock: Clock, trace: Trace, rng: Random, bundle_s: float, unread_max_count: int) -> None:
         self.connections: dict[frozenset[str], Connection] = {}
         self.faults_count: Counter[str] = Counter()
         self.frames_count = 0
@@ -139,6 +199,7 @@ class Transport:
         self._trace = trace
         self._rng = rng
         self._bundle_s = bundle_s
+        self._unread_max_count = unread_max_count
         self._bundles: dict[float, list[Arrival]] = {}
         self._frame_faults: list[FrameFault] = []
 
@@ -149,7 +210,9 @@ class Transport:
         ends = frozenset((first.name, second.name))
         connection = self.connections.get(ends)
         if connection is None:
-            connection = self.connections[ends] = Connection(first, second, latency_s, is_inner=is_inner)
+            connection = self.connections[ends] = Connection(
+                first, second, latency_s, self._unread_max_count, is_inner=is_inner
+            )
             connection.add_faults(
                 fault for fault in self._frame_faults if fault.between is None or frozenset(fault.between) == ends
             )
@@ -162,7 +225,7 @@ class Transport:
         if connection.is_up or connection.stays_down:
             return
         connection.is_up = True
-        connection.epoch += 1
+        connection.begin_epoch()
         for receiver in (connection.second, connection.first):
             sender = connection.host_opposite(receiver.name)
             hello = sender.greeting(receiver.name)
@@ -175,8 +238,9 @@ class Transport:
 
     def take_down(self, connection: Connection, noticed_after_s: tuple[float, float] = (0.0, 0.0)) -> None:
         """The connection breaks: what is under way is lost, and each end notices after a while."""
+        connection.first.read()
         connection.is_up = False
-        connection.epoch += 1
+        connection.begin_epoch()
         for host, after_s in zip((connection.first, connection.second), noticed_after_s, strict=True):
             self._clock.at(self._clock.now_s + after_s, self._notice, connection, connection.epoch, host)
 
@@ -186,11 +250,12 @@ class Transport:
 
     def shut(self, connection: Connection, end: str, on_arrival: Callable[[], None]) -> None:
         """One end closes the connection for good; the other learns it behind what is under way, if it can."""
+        connection.first.read()
         connection.stays_down = True
         if not connection.is_up:
             return
         connection.is_up = False
-        connection.epoch += 1
+        connection.begin_epoch()
         self._clock.at(connection.next_arrival_s(connection.host_opposite(end), self._clock.now_s), on_arrival)
 
     def forget(self, first: str, second: str) -> None:
@@ -198,7 +263,7 @@ class Transport:
         connection = self.connections.pop(frozenset((first, second)))
         connection.stays_down = True
         connection.is_up = False
-        connection.epoch += 1
+        connection.begin_epoch()
 
     # ---- frames ----
 
@@ -233,6 +298,16 @@ class Transport:
             bundled_count += len(frames)
             if not connection.is_up:
                 continue
+            frame = frames[0]
+            if (
+                connection.is_read_later
+                and type(frame) is Payload
+                and len(frames) == len(frame.messages) == 1
+                and type(frame.messages[0]) is Publish
+                and sender != connection.ends[0]
+                and connection.lay(frame, departs_s)
+            ):
+                continue
             receiver = connection.first
             if receiver.name == sender:
                 receiver = connection.second
@@ -241,13 +316,18 @@ class Transport:
                 arrival_s = departs_s + connection.latency_s
                 arrival_s = max(arrival_s, connection.latest_at_first_s)
                 connection.latest_at_first_s = arrival_s
+                connection.slots_count += 1
             if arrival_s >= slot_ends_s or arrival_s < slot_ends_s - bundle_s:
                 slot_ends_s = (arrival_s // bundle_s + 1) * bundle_s if bundle_s else arrival_s
                 slot = self._slot(slot_ends_s)
             slot.append((arrival_s, connection, connection.epoch, receiver, sender, frames))
         if bundled_count:
-            self.frames_count += bundled_count
-            self._trace.add((self._clock.now_s, sendings[0][1], bundled_count))
+            self.note_bundle(sendings[0][1], bundled_count)
+
+    def note_bundle(self, sender: str, frames_count: int) -> None:
+        """So many frames to or from clients were sent."""
+        self.frames_count += frames_count
+        self._trace.add((self._clock.now_s, sender, frames_count))
 
     def _slot(self, ends_s: float) -> list[Arrival]:
         slot = self._bundles.get(ends_s)
@@ -269,6 +349,8 @@ class Transport:
         for arrival_s, connection, epoch, receiver, sender, frames in bundle:
             if connection.epoch != epoch:
                 continue
+            if receiver is connection.first:
+                connection.slots_count -= 1
             if receiver.is_paused:
                 receiver.waits(self._arrive, connection, epoch, receiver, sender, frames)
                 continue

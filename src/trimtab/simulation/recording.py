@@ -48,6 +48,11 @@ class WorldRecords:
         """Of each client on its way: since when, from where, and why."""
         self._load: dict[str, LoadRecords] = {}
 
+    @property
+    def wants_deliveries(self) -> bool:
+        """Whether anybody wants to be told of deliveries."""
+        return self._keeps_files or self._on_delivery is not None
+
     def delivered(self, client: ClientSession, deliver: Deliver, now_s: float) -> None:
         """A client handed a publication to its application."""
         if self._on_delivery is not None:

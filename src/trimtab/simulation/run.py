@@ -43,11 +43,14 @@ from trimtab.simulation.world import World
 REST_WITHIN_S: Final = 36_000.0
 """After the scenario's duration what is under way has this time to arrive; an overloaded broker may need hours."""
 
-RETRANSMIT_AFTER_S: Final = 10.0
+RETRANSMIT_AFTER_S: Final = 30.0
 """When links send again what was not acknowledged, in scenarios where no frame is lost on a living connection."""
 
-ACKNOWLEDGE_AFTER_RATIO: Final = 0.4
-"""How long an acknowledgement may wait for others, as a share of the time after which a link sends again."""
+ACKNOWLEDGE_AFTER_RATIO: Final = 0.13
+"""How long an acknowledgement of a broker may wait, as a share of the time after which a link sends again."""
+
+CLIENTS_ACKNOWLEDGE_AFTER_RATIO: Final = 0.4
+"""The same for clients, which acknowledge earlier if they have got a quarter of a window."""
 
 BUNDLE_S: Final = 0.025
 """Frames to clients are handed over together for so long, each with its own time; some ten frames at 1 Mbps."""
@@ -127,11 +130,12 @@ class ScenarioRun:
         )
         if not any(isinstance(fault, FrameFault) for fault in scenario.fault):
             self.link_config = msgspec.structs.replace(self.link_config, retransmit_after_s=RETRANSMIT_AFTER_S)
-        acknowledge_after_s = ACKNOWLEDGE_AFTER_RATIO * self.link_config.retransmit_after_s
+        retransmit_after_s = self.link_config.retransmit_after_s
         self.world = World(
             self.seed,
             link=self.link_config,
-            acknowledge_after_s=acknowledge_after_s,
+            acknowledge_after_s=ACKNOWLEDGE_AFTER_RATIO * retransmit_after_s,
+            clients_acknowledge_after_s=CLIENTS_ACKNOWLEDGE_AFTER_RATIO * retransmit_after_s,
             bundle_s=BUNDLE_S,
             uplink=options.uplink,
         )

@@ -91,7 +91,7 @@ class _Histories:
         self.by_subscription: dict[tuple[str, str], list[PublicationKey]] = {}
         self.by_client: dict[str, list[PublicationKey]] = {}
 
-    def note(self, client: str, deliver: Deliver) -> None:
+    def note(self, client: str, deliver: Deliver, at_s: float) -> None:
         key = PublicationKey(deliver.publisher, deliver.sequence)
         self.by_client.setdefault(client, []).append(key)
         for id in deliver.subscriptions:

@@ -49,13 +49,15 @@ class World:
         *,
         link: LinkConfig | None = None,
         acknowledge_after_s: float = 0.0,
+        clients_acknowledge_after_s: float | None = None,
         bundle_s: float = 0.0,
         move_within_s: float = MOVE_WITHIN_S,
         uplink: Uplink = "turns",
     ):
         """A world without anybody.
 
-        With `acknowledge_after_s` acknowledgements that nothing else goes with wait for so long. With `bundle_s` frames
+        With `acknowledge_after_s` acknowledgements that nothing else goes with wait for so long, those of clients
+        perhaps longer. With `bundle_s` frames
         to and from clients are handed over in bundles of that length, and brokers with a bandwidth commit what they
         send for that length; each frame keeps its own modelled time. `uplink` says how the output queues of a broker
         share its bandwidth.
@@ -65,13 +67,16 @@ class World:
         """The sizes of publications on the wire by publisher, of those whose publications are not of the usual size."""
         self._link_config = link or LinkConfig()
         self._acknowledge_after_s = min(acknowledge_after_s, self._link_config.retransmit_after_s / 2)
+        clients_after_s = acknowledge_after_s if clients_acknowledge_after_s is None else clients_acknowledge_after_s
+        clients_after_s = min(clients_after_s, self._link_config.retransmit_after_s / 2)
         self._bundle_s = bundle_s
         self._move_within_s = move_within_s
         self.clock = Clock()
         self.rng = Random(seed)
         self.checker = DeliveryChecker()
         self.trace = Trace()
-        self.transport = Transport(self.clock, self.trace, self.rng, bundle_s)
+        acknowledge_max_count = self._link_config.window_frames_count // 4
+        self.transport = Transport(self.clock, self.trace, self.rng, bundle_s, acknowledge_max_count)
         self.brokers: dict[str, BrokerHost] = {}
         self.clients: dict[str, ClientHost] = {}
         self._around = Surroundings(
@@ -79,8 +84,9 @@ class World:
             self.transport,
             self.trace,
             self.checker,
-            self._acknowledge_after_s,
-            self._link_config.window_frames_count // 4,
+            clients_after_s,
+            acknowledge_max_count,
+            reads_later=bundle_s > 0 and clients_after_s > 0,
         )
         self._around.brokers = self.brokers
         self.back_end: BackEnd | None = None
@@ -108,6 +114,7 @@ class World:
     def run(self, until_s: float = float("inf"), events_max_count: int | None = None) -> None:
         """Let time pass until then, until nothing is left to happen, or until too much has happened."""
         self.clock.run(until_s, events_max_count)
+        self._around.read_all()
 
     @property
     def link_config(self) -> LinkConfig:
@@ -115,12 +122,12 @@ class World:
         return self._link_config
 
     @property
-    def on_delivery(self) -> Callable[[str, Deliver], None] | None:
-        """Who is told of each delivery, with the client's name, besides the checker."""
+    def on_delivery(self) -> Callable[[str, Deliver, float], None] | None:
+        """Who is told of each delivery, with the client's name and the time, besides the checker."""
         return self.checker.on_delivery
 
     @on_delivery.setter
-    def on_delivery(self, told: Callable[[str, Deliver], None] | None) -> None:
+    def on_delivery(self, told: Callable[[str, Deliver, float], None] | None) -> None:
         self.checker.on_delivery = told
 
     @property
@@ -275,7 +282,7 @@ class World:
 
     def advertise(self, client: str, filter: Filter) -> str:
         """A client announces what it will publish."""
-        host = self.clients[client]
+        host = self._at(client)
         id = host.session.advertise(filter, self.now_s)
         self.checker.advertised(id, client, filter)
         host.send()
@@ -283,14 +290,14 @@ class World:
 
     def unadvertise(self, client: str, id: str) -> None:
         """A client ends an advertisement."""
-        host = self.clients[client]
+        host = self._at(client)
         self.checker.unadvertised(id)
         host.session.unadvertise(id, self.now_s)
         host.send()
 
     def subscribe(self, client: str, filter: Filter, within_s: float | None = None) -> str:
         """A client asks for what a filter matches, perhaps within a time."""
-        host = self.clients[client]
+        host = self._at(client)
         id = host.session.subscribe(filter, self.now_s, within_s)
         self.checker.subscribed(id, client, filter)
         host.send()
@@ -298,7 +305,7 @@ class World:
 
     def subscribe_channel(self, client: str, channel: str, arguments: dict[str, WireValue]) -> str:
         """A client asks for the results of a channel from now on."""
-        host = self.clients[client]
+        host = self._at(client)
         id = host.session.subscribe_channel(channel, arguments, self.now_s)
         self.checker.channels.subscribed(id, client, stream_name(channel, arguments))
         host.send()
@@ -306,14 +313,14 @@ class World:
 
     def unsubscribe_channel(self, client: str, id: str) -> None:
         """A client ends a subscription to a channel."""
-        host = self.clients[client]
+        host = self._at(client)
         self.checker.channels.ended(id)
         host.session.unsubscribe(id, self.now_s)
         host.send()
 
     def unsubscribe(self, client: str, id: str) -> None:
         """A client ends a subscription."""
-        host = self.clients[client]
+        host = self._at(client)
         self.checker.unsubscribed(id)
         host.session.unsubscribe(id, self.now_s)
         host.send()
@@ -329,8 +336,15 @@ class World:
 
     def leave(self, client: str) -> None:
         """A client goes for good, and with it all that it advertised and subscribed to."""
+        host = self._at(client)
         self.checker.left(client)
-        self.clients[client].leave()
+        host.leave()
+
+    def _at(self, client: str) -> ClientHost:
+        """A client, when it has read all that it has got."""
+        host = self.clients[client]
+        host.read()
+        return host
 
 
 def _measured(config: BrokerConfig, capacity: Capacity) -> BrokerConfig:

@@ -23,6 +23,7 @@ from trimtab.simulation.rest import check_rest
 from trimtab.simulation.run import (
     ACKNOWLEDGE_AFTER_RATIO,
     BUNDLE_S,
+    CLIENTS_ACKNOWLEDGE_AFTER_RATIO,
     REST_WITHIN_S,
     RETRANSMIT_AFTER_S,
     few_collections,
@@ -43,6 +44,7 @@ class RelocationRun:
             self.seed,
             link=self._link,
             acknowledge_after_s=ACKNOWLEDGE_AFTER_RATIO * RETRANSMIT_AFTER_S,
+            clients_acknowledge_after_s=CLIENTS_ACKNOWLEDGE_AFTER_RATIO * RETRANSMIT_AFTER_S,
             bundle_s=BUNDLE_S,
         )
         self._rng = Random(f"trimtab relocation {self.seed}")

@@ -213,8 +213,7 @@ class ReplicationRun:
 
     # ---- what is seen ----
 
-    def _note(self, client: str, deliver: Deliver) -> None:
-        now_s = self._world.now_s
+    def _note(self, client: str, deliver: Deliver, now_s: float) -> None:
         self._times_s.append(now_s)
         self._came.setdefault(client, []).append(deliver.sequence)
         for id in deliver.subscriptions:
