@@ -361,6 +361,9 @@ class Link:
             return
         self._oldest_number += removed_count
         left_count = removed_count
+        if self._oldest_number == self._next_number:
+            self._unacknowledged.clear()
+            left_count = 0
         while left_count:
             first = self._unacknowledged[0]
             if len(first) <= left_count:

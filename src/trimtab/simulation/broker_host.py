@@ -174,8 +174,9 @@ class BrokerHost:
 
     def _tell_load(self) -> None:
         """Tell the broker what its machine knows: how long its output queues take, and its memory."""
-        self._meters.sent(queued_count(self.broker) * PUBLICATION_BYTES * self._s_per_byte)
-        self.broker.memory_bytes = memory_bytes(self.broker)
+        output_count = queued_count(self.broker)
+        self._meters.sent(output_count * PUBLICATION_BYTES * self._s_per_byte)
+        self.broker.memory_bytes = memory_bytes(self.broker, output_count)
 
     # ---- the connections' side ----
 

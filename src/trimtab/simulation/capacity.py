@@ -55,9 +55,9 @@ def frame_bytes(frame: Payload | Ack) -> int:
     return len(encode_frame(frame))
 
 
-def memory_bytes(broker: Broker) -> int:
-    """What a broker's memory holds: itself, its subscriptions, and what waits in its queues."""
-    waiting_count = broker.input_count + queued_count(broker)
+def memory_bytes(broker: Broker, output_count: int) -> int:
+    """What a broker's memory holds: itself, its subscriptions, and what waits in its input and output queues."""
+    waiting_count = broker.input_count + output_count
     return BROKER_BYTES + SUBSCRIPTION_BYTES * len(broker.tables.subscriptions) + PUBLICATION_BYTES * waiting_count
 
 
