@@ -204,3 +204,31 @@ def test_any_mixture_of_losses_repetitions_and_breaks_delivers_each_once_in_orde
                         target.did()
         assert now_s < 1_000
     assert received == list(range(1, count + 1))
+
+
+@given(st.integers(1, 6), st.integers(0, 3), st.booleans())
+def test_a_run_of_frames_is_taken_in_as_one_by_one(count: int, said_count: int, repeats: bool) -> None:
+    here, there = connected_pair()
+    other, again = connected_pair()
+    for end in (there, again):
+        for number in range(said_count):
+            end.enqueue(publication(number + 1), 0.0)
+        end.take(0.0)
+    for link in (here, other):
+        link.receive(Payload(1, 0, [publication(number + 1) for number in range(said_count)]), 0.5)
+        link.data_arrived(said_count)
+        link.did(said_count)
+    for sequence in range(1, count + 1):
+        here.enqueue(publication(sequence), 1.0)
+    frames = []
+    while isinstance(frame := here.take_one(1.0)[0], Payload):
+        frames.append(frame)
+    run = [*frames, frames[-1]] if repeats else frames
+    is_taken = there.receive_run([(2.0 + place, frame) for place, frame in enumerate(run)])
+    assert is_taken is not repeats
+    if is_taken:
+        for place, frame in enumerate(run):
+            again.receive(frame, 2.0 + place)
+            again.data_arrived(1)
+        assert (there.expects, there.undone_count, there.idle) == (again.expects, again.undone_count, again.idle)
+        assert there.take(9.0) == again.take(9.0)

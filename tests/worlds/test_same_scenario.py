@@ -10,6 +10,7 @@ from trimtab.language import Filter, Publication
 from trimtab.network.client import Client
 from trimtab.network.local_network import Network
 from trimtab.network.subscription import Subscription
+from trimtab.protocol.effects import Deliver
 from trimtab.simulation.run import ScenarioRun
 from trimtab.simulation.scenario import (
     PublisherPart,
@@ -95,13 +96,11 @@ publications = ["[class,'STOCK'],[symbol,'IBM'],[volume,7]", "[class,'STOCK'],[s
 def simulated(scenario: Scenario) -> Deliveries:
     run = ScenarioRun(scenario)
     found: Deliveries = {part.name: [] for part in scenario.subscriber}
-    delivered = run.world.checker.delivered
 
-    def note(client: str, deliver, now_s: float) -> None:  # type: ignore[no-untyped-def]
+    def note(client: str, deliver: Deliver, at_s: float) -> None:
         found[client].append((deliver.publisher, deliver.sequence))
-        delivered(client, deliver, now_s)
 
-    run.world.checker.delivered = note  # type: ignore[method-assign]
+    run.world.on_delivery = note
     assert run.run().violations == []
     return found
 

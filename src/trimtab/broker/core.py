@@ -213,6 +213,14 @@ class Broker:
         return len(self._input.held) + (self.gatekeeper.waiting_count if self.gatekeeper is not None else 0)
 
     @property
+    def output_count(self) -> int:
+        """Messages in all output queues."""
+        count = 0
+        for peer in self.peers.values():
+            count += len(peer.link.control) + len(peer.link.data)
+        return count
+
+    @property
     def data_count(self) -> int:
         """Publications and markers in the input, whether they can be processed or must wait."""
         return len(self._input.data) + self.held_count
@@ -360,7 +368,7 @@ class Broker:
         return self.meters.read(
             now_s,
             input_count=self.input_count,
-            output_count=sum(peer.link.queued_count for peer in self.peers.values()),
+            output_count=self.output_count,
             memory_bytes=self.memory_bytes,
         )
 

@@ -582,14 +582,20 @@ class ClientSession:
             self._ask_to_move_in(self._move, now_s)
         return effects
 
-    def receive_run(self, broker: str, arrivals: Sequence[tuple[float, Payload]]) -> list[tuple[float, Effect]]:
-        """Frames with one publication each that came one after the other, and when: the same as `receive` for each."""
-        frames = [frame for _, frame in arrivals]
-        if self._move is None and broker == self.broker and self.link.receive_run(frames, arrivals[-1][0]):
-            deliver = self._deliver
-            delivered = [(at_s, deliver(frame.messages[0], at_s)) for at_s, frame in arrivals]  # type: ignore[arg-type]
-            return [each for each in delivered if each[1] is not None]  # type: ignore[misc]
-        return [(at_s, effect) for at_s, frame in arrivals for effect in self.receive(broker, frame, at_s)]
+    def receive_run(self, broker: str, arrivals: Sequence[tuple[float, Payload]]) -> list[tuple[float, Deliver]] | None:
+        """Frames with one publication each that came one after the other: what to deliver, and when each came.
+
+        The same as `receive` for each of them; None if they are not to be taken in as a run.
+        """
+        if self._move is not None or broker != self.broker or not self.link.receive_run(arrivals):
+            return None
+        deliver = self._deliver
+        delivered: list[tuple[float, Deliver]] = []
+        for at_s, frame in arrivals:
+            publication = deliver(frame.messages[0], at_s)  # type: ignore[arg-type]  # what arrives is decoded
+            if publication is not None:
+                delivered.append((at_s, publication))
+        return delivered
 
     def _publishing_may_go_on(self, message: Resume | Stranded, now_s: float) -> list[Effect]:
         """What the new broker says of a publisher's move: the old stream has passed, or no way leads from it."""

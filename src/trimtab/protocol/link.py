@@ -60,7 +60,6 @@ class Link:
         "_answers",
         "_asks",
         "_config",
-        "_control",
         "_data_received_count",
         "_data_sent_count",
         "_data_window_count",
@@ -76,12 +75,14 @@ class Link:
         "_unacknowledged",
         "acks_count",
         "connected",
+        "control",
         "data",
     )
 
     def __init__(self, config: LinkConfig) -> None:
         self._config = config
-        self._control: deque[Sendable] = deque()
+        self.control: deque[Sendable] = deque()
+        """The control class of the output queue."""
         self.data: deque[Sendable] = deque()
         """The data class of the output queue."""
         self._unacknowledged: deque[list[Sendable]] = deque()
@@ -113,7 +114,7 @@ class Link:
     @property
     def queued_count(self) -> int:
         """Messages that have not been sent yet."""
-        return len(self._control) + len(self.data)
+        return len(self.control) + len(self.data)
 
     @property
     def queued_data_count(self) -> int:
@@ -143,7 +144,7 @@ class Link:
     @property
     def idle(self) -> bool:
         """Whether everything that was said has been acknowledged."""
-        return not (self._control or self.data) and self._next_number == self._oldest_number
+        return not (self.control or self.data) and self._next_number == self._oldest_number
 
     def fits(self, peer_expects: int) -> bool:
         """Whether the peer's greeting can come from the other end of this link, and not of one that was forgotten."""
@@ -165,7 +166,7 @@ class Link:
 
     def enqueue(self, message: Sendable, now_s: float) -> None:
         """Put a message into its class of the output queue."""
-        (self._control if is_control(message) else self.data).append(message)
+        (self.control if is_control(message) else self.data).append(message)
 
     def drop_oldest_data(self) -> Sendable | None:
         """Give up the publication that has waited longest, for queues that may lose; markers and results stay."""
@@ -185,10 +186,10 @@ class Link:
             return False
         if self._resend_index is not None or self._gap_seen or self._asks or (self._answers and self._ack_owed):
             return True
-        if not (self._control or self.data):
+        if not (self.control or self.data):
             return False
         return self._next_number - self._oldest_number < self._config.window_frames_count and (
-            bool(self._control) or self._data_sent_count - self._peer_done_count < self._data_window_count
+            bool(self.control) or self._data_sent_count - self._peer_done_count < self._data_window_count
         )
 
     @property
@@ -219,7 +220,7 @@ class Link:
             return None
         if self._resend_index is not None:
             return self._take_again(self._resend_index, messages_max_count)
-        control, data = self._control, self.data
+        control, data = self.control, self.data
         if control or data:
             room = min(self._config.window_frames_count - self._next_number + self._oldest_number, messages_max_count)
             messages = _take_from(control, room) if control else []
@@ -249,7 +250,7 @@ class Link:
         data, number = self.data, self._next_number
         if (
             not data
-            or self._control
+            or self.control
             or self._resend_index is not None
             or not self.connected
             or number - self._oldest_number >= self._config.window_frames_count
@@ -277,7 +278,7 @@ class Link:
     def take_all(self, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent now."""
         frames: list[Payload | Ack] = []
-        if self._resend_index is not None or self._ack_owed or self._control or self.data or self._asks:
+        if self._resend_index is not None or self._ack_owed or self.control or self.data or self._asks:
             while (frame := self.take(now_s)) is not None:
                 frames.append(frame)
         return frames
@@ -318,13 +319,14 @@ class Link:
         self._expected += len(new)
         return new
 
-    def receive_run(self, frames: Sequence[Payload], now_s: float) -> bool:
+    def receive_run(self, arrivals: Sequence[tuple[float, Payload]]) -> bool:
         """Take in frames with one data message each, which came one after the other; False if they do not fit on.
 
-        The same as `receive` and `data_arrived` for each of them, for worlds with very many; the last came now.
+        The same as `receive` and `data_arrived` for each of them, for worlds with very many.
         """
-        last = frames[-1]
-        if frames[0].number != self._expected or last.number != self._expected + len(frames) - 1:
+        count = len(arrivals)
+        now_s, last = arrivals[-1]
+        if arrivals[0][1].number != self._expected or last.number != self._expected + count - 1:
             return False
         if last.ack >= self._oldest_number:
             self._acknowledge(last.ack, now_s)
@@ -332,8 +334,8 @@ class Link:
             self._peer_done_count = min(last.done, self._data_sent_count)
             self._progress_s = now_s
         self._ack_owed = True
-        self._expected += len(frames)
-        self._data_received_count += len(frames)
+        self._expected += count
+        self._data_received_count += count
         return True
 
     def data_arrived(self, count: int) -> None:

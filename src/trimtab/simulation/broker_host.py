@@ -33,7 +33,6 @@ from trimtab.simulation.capacity import (
     frame_bytes,
     matching_delay_s,
     memory_bytes,
-    queued_count,
 )
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
@@ -150,7 +149,10 @@ class BrokerHost:
         self._s_per_byte = 8 / capacity.bandwidth_mbps / 1e6 if capacity.bandwidth_mbps else 0.0
         self._meters = broker.meters
         self._is_matching = False
-        self._is_sending = False
+        self._sends_until_s = 0.0
+        """When what was committed has been sent; nothing else leaves before."""
+        self._goes_on_then = False
+        """Whether that time is planned for, because something waits for it."""
         self._is_stopped = False
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._arrived_s: deque[float] = deque()
@@ -174,7 +176,7 @@ class BrokerHost:
 
     def _tell_load(self) -> None:
         """Tell the broker what its machine knows: how long its output queues take, and its memory."""
-        output_count = queued_count(self.broker)
+        output_count = self.broker.output_count
         self._meters.sent(output_count * PUBLICATION_BYTES * self._s_per_byte)
         self.broker.memory_bytes = memory_bytes(self.broker, output_count)
 
@@ -364,9 +366,13 @@ class BrokerHost:
         turn = self._turn
         for peer in self._touched():
             turn[peer] = None
-        if self._is_sending or not turn:
+        if not turn or self._goes_on_then:
             return
         now_s = self._clock.now_s
+        if now_s < self._sends_until_s:
+            self._goes_on_then = True
+            self._clock.at(self._sends_until_s, self._sent)
+            return
         departs_s, until_s = now_s, now_s + self._commit_s
         take, s_per_byte, connections = self.broker.take_in_turn, self._s_per_byte, self.connections
         name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self.broker.sizes_bytes
@@ -396,14 +402,15 @@ class BrokerHost:
                 break
         if laid_count:
             self._transport.note_bundle(name, laid_count)
-        if departs_s > now_s:
-            self._is_sending = True
+        self._sends_until_s = departs_s
+        if turn and departs_s > now_s:
+            self._goes_on_then = True
             self._clock.at(departs_s, self._sent)
         if sendings:
             self._transport.transmit_bundled(sendings)
 
     def _sent(self) -> None:
-        self._is_sending = False
+        self._goes_on_then = False
         self.pump()
 
     def _plan_wake(self) -> None:

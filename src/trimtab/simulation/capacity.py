@@ -59,8 +59,3 @@ def memory_bytes(broker: Broker, output_count: int) -> int:
     """What a broker's memory holds: itself, its subscriptions, and what waits in its input and output queues."""
     waiting_count = broker.input_count + output_count
     return BROKER_BYTES + SUBSCRIPTION_BYTES * len(broker.tables.subscriptions) + PUBLICATION_BYTES * waiting_count
-
-
-def queued_count(broker: Broker) -> int:
-    """Messages in all output queues of a broker."""
-    return sum(peer.link.queued_count for peer in broker.peers.values())

@@ -8,7 +8,7 @@ engine; a sample of the answers is compared with brute force.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -70,6 +70,8 @@ class DeliveryChecker:
         """Clients that misbehave on purpose: they may be refused what they ask for."""
         self.on_delivery: Callable[[str, Deliver, float], None] | None = None
         """Who else is told of each delivery of a publication, and when it happened."""
+        self.let_read: Callable[[str], object] = lambda client: None
+        """Has a client read what has arrived for it, before something ends for it."""
         self.delays = Delays()
         self.deliveries_count = 0
         self.accepted_count = 0
@@ -142,6 +144,7 @@ class DeliveryChecker:
 
     def disconnected(self, client: str) -> None:
         """A broker has disconnected a slow client for good: nothing more may come, and nothing is demanded."""
+        self.let_read(client)
         self.disconnected_count += 1
         self.left(client)
         for due in self._due.values():
@@ -213,28 +216,34 @@ class DeliveryChecker:
 
     def delivered(self, client: str, deliver: Deliver, now_s: float) -> None:
         """A client has handed a publication to its application."""
-        publisher, sequence = deliver.publisher, deliver.sequence
-        if publisher[0] == STREAM_MARK:
-            self.channels.delivered(deliver.subscriptions[0], sequence, now_s)
-            return
-        if self.on_delivery is not None:
-            self.on_delivery(client, deliver, now_s)
-        key = (publisher, sequence)
-        due = self._due.get(key)
-        self.deliveries_count += len(deliver.subscriptions)
-        self._note_delay(deliver.delay_s)
-        for id in deliver.subscriptions:
-            subscription = self.subscriptions[id]
-            if due is None or due.pop(id, 0) is not None:
-                self._check_undemanded(subscription, client, deliver, now_s)
-            last = subscription.last.get(publisher, 0)
-            if sequence > last:
-                subscription.last[publisher] = sequence
-            else:
-                kind = "delivered twice" if sequence == last else "out of order"
-                self._violate(kind, f"{publisher}:{sequence} after :{last} to {id} at {now_s:.6f} s")
-        if due is not None and not due:
-            del self._due[key]
+        self.delivered_run(client, ((now_s, deliver),))
+
+    def delivered_run(self, client: str, run: Sequence[tuple[float, Deliver]]) -> None:
+        """A client has handed publications to its application, one after the other."""
+        all_due, subscriptions, note_delay, told = self._due, self.subscriptions, self._note_delay, self.on_delivery
+        for at_s, deliver in run:
+            publisher, sequence, ids = deliver.publisher, deliver.sequence, deliver.subscriptions
+            if publisher[0] == STREAM_MARK:
+                self.channels.delivered(ids[0], sequence, at_s)
+                continue
+            if told is not None:
+                told(client, deliver, at_s)
+            key = (publisher, sequence)
+            due = all_due.get(key)
+            self.deliveries_count += len(ids)
+            note_delay(deliver.delay_s)
+            for id in ids:
+                subscription = subscriptions[id]
+                if due is None or due.pop(id, 0) is not None:
+                    self._check_undemanded(subscription, client, deliver, at_s)
+                last = subscription.last.get(publisher, 0)
+                if sequence > last:
+                    subscription.last[publisher] = sequence
+                else:
+                    kind = "delivered twice" if sequence == last else "out of order"
+                    self._violate(kind, f"{publisher}:{sequence} after :{last} to {id} at {at_s:.6f} s")
+            if due is not None and not due:
+                del all_due[key]
 
     def _check_undemanded(self, subscription: Subscription, client: str, deliver: Deliver, now_s: float) -> None:
         what = f"{deliver.publisher}:{deliver.sequence} to {subscription.id} at {now_s:.6f} s"

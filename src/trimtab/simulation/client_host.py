@@ -224,19 +224,17 @@ class ClientHost:
         if not arrivals:
             return
         session, around, name = self.session, self._around, self.name
-        delivered, records = around.checker.delivered, around.records
-        if records is not None and not records.wants_deliveries:
-            records = None
-        notes: list[tuple[object, ...]] = []
-        for at_s, effect in session.receive_run(broker, arrivals):
-            if type(effect) is Deliver:
-                delivered(name, effect, at_s)
-                notes.append((at_s, name, effect.publisher, effect.sequence, effect.subscriptions))
-                if records is not None:
-                    records.delivered(session, effect, at_s)
-            else:
-                self._carry_out(effect, at_s)
-        around.trace.extend(notes)
+        delivered = session.receive_run(broker, arrivals)
+        if delivered is None:
+            for at_s, frame in arrivals:
+                for effect in session.receive(broker, frame, at_s):
+                    self._carry_out(effect, at_s)
+        else:
+            around.checker.delivered_run(name, delivered)
+            around.trace.extend([(at_s, name, e.publisher, e.sequence, e.subscriptions) for at_s, e in delivered])
+            if around.records is not None and around.records.wants_deliveries:
+                for at_s, deliver in delivered:
+                    around.records.delivered(session, deliver, at_s)
         self.owed_count += len(arrivals)
         session.consumed()
 

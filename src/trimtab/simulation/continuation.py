@@ -19,7 +19,6 @@ from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.protocol.messages import WireValue, Within
 from trimtab.protocol.records import Recorder
-from trimtab.simulation.capacity import queued_count
 from trimtab.simulation.run import ScenarioRun, Summary
 from trimtab.simulation.scenario import Scenario
 from trimtab.simulation.world import World
@@ -188,7 +187,7 @@ def filled_after_s(
     while True:
         for name, (most_count, since_s) in list(left.items()):
             broker = world.brokers[name].broker
-            count = broker.data_count + queued_count(broker)
+            count = broker.data_count + broker.output_count
             if count >= waiting_counts[name]:
                 del left[name]
             elif count > most_count:

@@ -50,6 +50,6 @@ class Trace:
         return self._hash.hexdigest()
 
     def _flush(self) -> None:
-        self._hash.update(b"".join(map(self._encode, self._batch)))
+        self._hash.update(self._encode(self._batch))
         self._hashed_count += len(self._batch)
         self._batch.clear()

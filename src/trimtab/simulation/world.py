@@ -89,6 +89,7 @@ class World:
             reads_later=bundle_s > 0 and clients_after_s > 0,
         )
         self._around.brokers = self.brokers
+        self.checker.let_read = self._at
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
         self.keeps_order = True
