@@ -247,7 +247,7 @@ class ClientHost:
         """Publications may be read later where they are the only thing to happen to the client."""
         is_quiet = self.reads and len(self.connections) == 1 and not self.session.is_moving and self._around.reads_later
         for connection in self.connections.values():
-            connection.is_read_later = is_quiet and connection.is_plain and connection.is_up
+            connection.is_read_later = is_quiet and connection.is_plain and connection.is_greeted
 
     def pump(self) -> None:
         """Send what there is to say."""

@@ -84,6 +84,7 @@ class Connection:
         "epoch",
         "faults",
         "first",
+        "is_greeted",
         "is_inner",
         "is_plain",
         "is_read_later",
@@ -115,6 +116,8 @@ class Connection:
         self.faults: list[FrameFault] = []
         self.is_plain = not is_inner
         """Whether it leads to a client and no faults of frames are declared for it."""
+        self.is_greeted = False
+        """Whether the first end has got the other's greeting since the connection came up."""
         self.is_read_later = False
         """Whether the client has nothing to do with publications but to deliver them, so that it may do so later."""
         self.unread: list[tuple[float, Payload]] = []
@@ -155,7 +158,7 @@ class Connection:
         self.epoch += 1
         self.slots_count = 0
         self.unread = []
-        self.is_read_later = False
+        self.is_greeted = self.is_read_later = False
 
     def host_opposite(self, end: str) -> Host:
         """The host at the other end."""
@@ -234,6 +237,7 @@ class Transport:
 
     def _greet(self, connection: Connection, epoch: int, receiver: Host, hello: Hello) -> None:
         if connection.epoch == epoch and not receiver.waits(self._greet, connection, epoch, receiver, hello):
+            connection.is_greeted |= receiver is connection.first
             receiver.connected(connection.other(receiver.name), hello)
 
     def take_down(self, connection: Connection, noticed_after_s: tuple[float, float] = (0.0, 0.0)) -> None:
