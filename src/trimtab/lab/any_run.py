@@ -54,7 +54,7 @@ def _run(job: Job, records: str, deliveries_one_in: int) -> tuple[msgspec.Struct
     if study is not None:
         scenario = scenario_at(study, job.point or 0, job.settings)
         watch = MetricsWatch(scenario)
-        of_point = ScenarioRun(scenario, job.seed, None, watch).run()
+        of_point = ScenarioRun(scenario, job.seed, metrics=watch).run()
         return watch.metrics(of_point), len(of_point.violations)
     if (text := find_relocation_text(job.scenario)) is not None:
         _, (relocation,) = parse_relocation(text, job.scenario, job.settings)

@@ -19,7 +19,7 @@ import msgspec
 from trimtab.lab.parallel_runs import run_in_parallel
 from trimtab.lab.record_files import MissingParquetError, RecordFiles
 from trimtab.lab.summary_files import read_summary, write_summary
-from trimtab.protocol.records import AnyRecord, Recorder
+from trimtab.protocol.records import Recorder
 from trimtab.simulation.run import ScenarioRun
 from trimtab.simulation.study import FigurePart, Study, scenario_at
 from trimtab.simulation.study_metrics import MetricsWatch, RunMetrics
@@ -56,17 +56,6 @@ class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What was replaced on the command line."""
     figures: list[FigurePart]
     points: list[StudyPoint]
-
-
-class _Both:
-    """Hands each record to several recorders."""
-
-    def __init__(self, recorders: list[Recorder]) -> None:
-        self._recorders = recorders
-
-    def record(self, record: AnyRecord) -> None:
-        for recorder in self._recorders:
-            recorder.record(record)
 
 
 def run_study(  # noqa: PLR0917 (what a run of a study is made of)
@@ -106,7 +95,7 @@ def _run_point(  # noqa: PLR0917 (what a run is made of)
 
     scenario = scenario_at(study, point, overrides, quick=quick)
     watch = MetricsWatch(scenario)
-    recorders: list[Recorder] = [watch]
+    recorder: Recorder | None = None
     with ExitStack() as stack:
         if folder is not None:
             name = f"{label(study.values[point])}-seed-{seed}"
@@ -115,9 +104,9 @@ def _run_point(  # noqa: PLR0917 (what a run is made of)
             except MissingParquetError as error:
                 sys.stderr.write(f"no records are written, only the summary: {error}\n")
             else:
-                recorders.append(stack.enter_context(files))
+                recorder = stack.enter_context(files)
         begin_cpu_s = time.process_time()
-        summary = ScenarioRun(scenario, seed, None, _Both(recorders)).run()
+        summary = ScenarioRun(scenario, seed, None, recorder, metrics=watch).run()
         cpu_s = time.process_time() - begin_cpu_s
     return StudyRun(point, seed, watch.metrics(summary), cpu_s, len(summary.violations))
 

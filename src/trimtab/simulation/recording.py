@@ -39,10 +39,13 @@ class WorldRecords:
         recorder: Recorder | None,
         watch: LoadWatch | None = None,
         on_delivery: Callable[[Deliver, float], None] | None = None,
+        metrics: LoadWatch | None = None,
     ) -> None:
-        self._recorders: list[Recorder] = [each for each in (recorder, watch) if each is not None]
-        self._keeps_files = recorder is not None
-        self._watch = watch
+        """Records for those who are given; `metrics` gets the load of brokers as records besides, but no deliveries."""
+        self._watches = [each for each in (watch, metrics) if each is not None]
+        self._recorders: list[Recorder] = [*([] if recorder is None else [recorder]), *self._watches]
+        self._keeps_deliveries = recorder is not None
+        self._keeps_load = recorder is not None or metrics is not None
         self._on_delivery = on_delivery
         self._moves: dict[str, tuple[float, str, str]] = {}
         """Of each client on its way: since when, from where, and why."""
@@ -51,13 +54,13 @@ class WorldRecords:
     @property
     def wants_deliveries(self) -> bool:
         """Whether anybody wants to be told of deliveries."""
-        return self._keeps_files or self._on_delivery is not None
+        return self._keeps_deliveries or self._on_delivery is not None
 
     def delivered(self, client: ClientSession, deliver: Deliver, now_s: float) -> None:
         """A client handed a publication to its application."""
         if self._on_delivery is not None:
             self._on_delivery(deliver, now_s)
-        if not self._keeps_files:
+        if not self._keeps_deliveries:
             return
         self._record(
             DeliveryRecord(
@@ -100,9 +103,9 @@ class WorldRecords:
 
     def read_load(self, world: World) -> None:
         """Record the load of every broker."""
-        if self._watch is not None:
-            self._watch.read(world)
-        if not self._keeps_files:
+        for watch in self._watches:
+            watch.read(world)
+        if not self._keeps_load:
             return
         for name, node in world.brokers.items():
             records = self._load.setdefault(name, LoadRecords(node.broker))

@@ -25,7 +25,7 @@ from trimtab.simulation.checkers import Violation
 from trimtab.simulation.crisis import Crisis
 from trimtab.simulation.crisis_watch import CrisisSummary, MovedSession
 from trimtab.simulation.faults import FrameFault
-from trimtab.simulation.recording import WorldRecords
+from trimtab.simulation.recording import LoadWatch, WorldRecords
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.scenario import (
     PublisherPart,
@@ -117,8 +117,12 @@ class ScenarioRun:
         keeps_clients_from_s: Mapping[str, float] | None = None,
         *,
         is_spared: bool = False,
+        metrics: LoadWatch | None = None,
     ) -> None:
-        """A run; of the brokers named none gives clients away from a time on, and one that is spared has no attack."""
+        """A run; of the brokers named none gives clients away from a time on, and one that is spared has no attack.
+
+        `metrics` hears of all but deliveries, which are many.
+        """
         self._is_spared = is_spared
         self.scenario = scenario
         self._quotes_given = quotes
@@ -159,9 +163,9 @@ class ScenarioRun:
             part = None if is_spared else attack
             self._attack = Attack(self.world, part, attack.begin_s, scenario.duration_s)
         if self._crisis is not None:
-            self.world.keep_records(WorldRecords(recorder, self._crisis.watch, self._crisis.watch.delivered))
-        elif recorder is not None or self._watch is not None:
-            self.world.keep_records(WorldRecords(recorder, self._watch))
+            self.world.keep_records(WorldRecords(recorder, self._crisis.watch, self._crisis.watch.delivered, metrics))
+        elif recorder is not None or self._watch is not None or metrics is not None:
+            self.world.keep_records(WorldRecords(recorder, self._watch, metrics=metrics))
         self._plan()
 
     def run(self) -> Summary:

@@ -14,9 +14,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from trimtab.protocol.records import AnyRecord, DeliveryRecord, LoadRecord, SessionRecord
+from trimtab.protocol.records import AnyRecord, LoadRecord, SessionRecord
 from trimtab.simulation.run import Summary
 from trimtab.simulation.scenario import Scenario
+from trimtab.simulation.world import World
 
 END_RATIO: Final = 1 / 3
 """The share of the run that counts as its end."""
@@ -75,20 +76,24 @@ class MetricsWatch:
         self._joining = joining if isinstance(joining, str) else None
         self._readings: dict[float, dict[str, LoadRecord]] = {}
         self._sessions: list[SessionRecord] = []
-        self._delays_count = 0
-        self._delays_sum_s = 0.0
+        self._delays_before: tuple[int, float] | None = None
+        """How many deliveries there were before the end, and their delays together."""
+        self._delays: tuple[int, float] = (0, 0.0)
 
     def record(self, record: AnyRecord) -> None:
         """Keep what matters here."""
-        if isinstance(record, DeliveryRecord):
-            if record.time_s >= self._end_from_s:
-                self._delays_count += 1
-                self._delays_sum_s += record.delay_s
-        elif isinstance(record, LoadRecord):
+        if isinstance(record, LoadRecord):
             if record.time_s <= self._scenario.duration_s:
                 self._readings.setdefault(record.time_s, {})[record.broker] = record
         elif isinstance(record, SessionRecord) and record.acceptor:
             self._sessions.append(record)
+
+    def read(self, world: World) -> None:
+        """See how many deliveries there were."""
+        delays = world.checker.delays
+        self._delays = (delays.count, delays.total_s)
+        if self._delays_before is None and world.now_s >= self._end_from_s:
+            self._delays_before = self._delays
 
     def metrics(self, summary: Summary) -> RunMetrics:
         """What the run showed."""
@@ -109,7 +114,7 @@ class MetricsWatch:
             other_input_error_percent=error("other input_utilization_ratio"),
             own_output_error_percent=error("own output_utilization_ratio"),
             other_output_error_percent=error("other output_utilization_ratio"),
-            delivery_delay_s=self._delays_sum_s / self._delays_count if self._delays_count else None,
+            delivery_delay_s=self._mean_delay_s(),
             sessions_count=sum(each.initiator in self._heads for each in self._sessions),
             global_sessions_count=sum(each.initiator not in self._heads for each in self._sessions),
             moves_count=summary.moves_count,
@@ -120,6 +125,11 @@ class MetricsWatch:
             duplicated_count=summary.duplicated_count,
             reordered_count=summary.reordered_count,
         )
+
+    def _mean_delay_s(self) -> float | None:
+        count_before, sum_before_s = self._delays_before or (0, 0.0)
+        count = self._delays[0] - count_before
+        return (self._delays[1] - sum_before_s) / count if count else None
 
     def _end(self) -> list[dict[str, LoadRecord]]:
         return [loads for time_s, loads in self._readings.items() if time_s >= self._end_from_s]
