@@ -44,10 +44,6 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     broker_queue_high_count: int = 4_096
     """Publications that may wait for a neighbour; beyond it those who send more are held back until half are gone."""
 
-    ahead_min_count: int = 32
-    """A subscriber that leaves while more messages than this wait in the input is handed over ahead of its turn, with
-    what waits for it; 0: in turn always. Below it the turn comes soon."""
-
     filters_per_client_max_count: int = 10_000
     """Subscriptions and advertisements of one client."""
 
@@ -108,5 +104,5 @@ class BrokerConfig(msgspec.Struct, frozen=True):
                 "back (slow_policy block) and failed brokers be replaced synchronously"
             )
         limits = (self.client_queue_max_count, self.broker_queue_high_count, self.filters_per_client_max_count)
-        if min(*limits, self.clients_max_count) < 1 or self.ahead_min_count < 0:
+        if min(*limits, self.clients_max_count) < 1:
             raise ValueError(f"broker {self.name}: every limit must be at least 1")

@@ -15,7 +15,6 @@ import msgspec
 
 from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
-from trimtab.broker.ahead import AheadOfTurn
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.durable import DurableDelivery
@@ -118,7 +117,6 @@ class Broker:
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._watch = Watch(self.peers)
         self._input = InputQueues(self.peers)
-        self.ahead = AheadOfTurn(self, self._input)
         self.sessions = Sessions(self, self._watch, self._input)
         self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
         """Who lets clients' messages in, if clients have limits."""
@@ -228,15 +226,11 @@ class Broker:
         return len(self._input.data) + self.held_count
 
     @property
-    def next_filters_count(self) -> int | None:
-        """How many filters the next step asks, which is what takes time; None if it matches nothing."""
+    def next_is_publication(self) -> bool:
+        """Whether the next step matches a publication, which is what takes time."""
         if self._input.control:
-            is_publication = type(self._input.control[0][1]) is ControlPublish
-        elif self.ahead:
-            return self.ahead.filters_count
-        else:
-            is_publication = bool(self._input.data) and isinstance(self._input.data[0][1], Publish)
-        return len(self.tables.subscriptions) if is_publication else None
+            return type(self._input.control[0][1]) is ControlPublish
+        return bool(self._input.data) and isinstance(self._input.data[0][1], Publish)
 
     def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
         """The data messages of the input with their sources, whether they can be processed or must wait."""
@@ -393,7 +387,6 @@ class Broker:
         if self.gatekeeper is not None and peer.role == "client":
             messages = self.gatekeeper.admit(peer, messages, now_s)
         peer.link.data_arrived(self._input.add(name, messages))
-        self.ahead.note(name, messages)
 
     def let_in(self, name: str, messages: list[AnyMessage]) -> None:
         """Messages that had to wait until their client might send more take their places in the input."""
@@ -412,8 +405,6 @@ class Broker:
             name, message = self._input.control.popleft()
             self.counters.control_in_count += 1
             return self._control(name, message, now_s) if name in self.peers else []
-        if self.ahead and (effects := self.ahead.serve(now_s)) is not None:
-            return effects
         if not self._input.data:
             return []
         name, data = self._input.data.popleft()

@@ -121,9 +121,7 @@ class Moves:
         towards = None if message.old_broker == broker.name else broker.reach.towards(message.old_broker)
         has_one_way = not (self._may_be_overtaken(source.name) or self._may_be_overtaken(towards))
         if message.old_broker == broker.name and has_one_way:
-            client = self.leaving(message)
-            if client is not None:
-                self._hand_over(source, client, message, now_s)
+            self._hand_over(source, message, now_s)
         elif has_one_way and towards is not None and towards != source.name:
             if message.new_broker:
                 self._migrations.prepare(_path(message, towards, source.name), now_s)
@@ -136,18 +134,13 @@ class Moves:
         replacement = self._broker.replacement
         return replacement is not None and neighbour is not None and replacement.assistance.divides(neighbour)
 
-    def leaving(self, message: Handover) -> Peer | None:
-        """The client of this broker that a handover is about, unless it has left the network, or stays."""
-        client = self._broker.peers.get(message.client)
-        if client is None or client.role != "client" or message.move in client.undone_moves:
-            return None
-        return client if self._is_of_this_life(message) else None
-
-    def _is_of_this_life(self, message: Handover) -> bool:
-        return (message.old_session or FIRST_LIFE) == self._broker.config.session
-
-    def _hand_over(self, source: Peer, client: Peer, message: Handover, now_s: float) -> None:
+    def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
         broker = self._broker
+        client = broker.peers.get(message.client)
+        if client is None or client.role != "client":
+            return  # it has left the network
+        if not self._is_of_this_life(message) or message.move in client.undone_moves:
+            return  # it stays
         broker.send(message.client, End(move=message.move, cause=message.cause), now_s)
         client.moved = message.move
         self.moved_out_count += 1
@@ -158,6 +151,9 @@ class Moves:
         if message.new_broker:
             self._turn_away(client, source, message, now_s)
         broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
+
+    def _is_of_this_life(self, message: Handover) -> bool:
+        return (message.old_session or FIRST_LIFE) == self._broker.config.session
 
     def _turn_away(self, client: Peer, source: Peer, message: Handover, now_s: float) -> None:
         """All that the publisher sent here has been passed on: let the new broker know behind it."""

@@ -473,8 +473,8 @@ class BrokerServer:
         for _ in range(STEPS_PER_TURN_COUNT if capacity is not None else 0):
             if not broker.input_count or broker.client_queue_is_full:
                 break
-            if capacity is not None and (filters_count := broker.next_filters_count) is not None:
-                wait_s = capacity.matching_wait_s(filters_count, time_s)
+            if capacity is not None and broker.next_is_publication:
+                wait_s = capacity.matching_wait_s(len(broker.tables.subscriptions), time_s)
                 if wait_s > 0:
                     break
             self._carry_out(broker.handle(_STEP, time_s))

@@ -281,9 +281,8 @@ class BrokerHost:
         broker = self.broker
         while True:
             while not self._is_matching and broker.input_count:
-                filters_count = broker.next_filters_count if self.capacity.cpu_mhz else None
-                if filters_count is not None:
-                    delay_s = matching_delay_s(filters_count, self.capacity.cpu_mhz)
+                if self.capacity.cpu_mhz and broker.next_is_publication:
+                    delay_s = matching_delay_s(len(broker.tables.subscriptions), self.capacity.cpu_mhz)
                     self._is_matching = True
                     self._clock.at(self._clock.now_s + delay_s, self._matched, delay_s)
                 else:
@@ -301,7 +300,7 @@ class BrokerHost:
             return
         self._is_matching = False
         broker = self.broker
-        while broker.input_count and broker.next_filters_count is None:
+        while broker.input_count and not broker.next_is_publication:
             self._step(0.0)
         if broker.input_count:
             self._step(delay_s)
@@ -317,8 +316,7 @@ class BrokerHost:
             arrived_s = self._arrived_s.popleft()
         if counters.publications_in_count > in_count:
             self._meters.matched(matching_s, now_s - arrived_s - matching_s, now_s)
-        copies_count = counters.publications_out_count - out_count
-        if copies_count:
+            copies_count = counters.publications_out_count - out_count
             self._meters.queued_output(copies_count * broker.last_publication_bytes, now_s)
 
     def _touched(self) -> dict[str, None]:

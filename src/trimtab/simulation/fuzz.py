@@ -115,10 +115,6 @@ _HASTY_RELOCATION: Final = RelocationConfig(
 """Brokers that trace all the time, and move publishers for any gain."""
 
 
-_AHEAD_MIN_COUNTS: Final = (1, 0, 3)
-"""Backlogs of these runs are short, so that handovers ahead of their turn need shorter ones than usual."""
-
-
 def run_plan(plan: Plan) -> RunReport:
     """Execute a run to rest and check it."""
     link = LinkConfig(window_frames_count=plan.window_frames_count, data_window_count=plan.data_window_count)
@@ -140,7 +136,6 @@ def run_plan(plan: Plan) -> RunReport:
             advertisement_covering=plan.advertisement_covering,
             link=link,
             slow_policy=plan.slow_policy,
-            ahead_min_count=_AHEAD_MIN_COUNTS[plan.seed % len(_AHEAD_MIN_COUNTS)],
             broker_queue_high_count=plan.broker_queue_high_count,
             client_queue_max_count=plan.client_queue_max_count,
             has_back_end=bool(plan.channel_acts),

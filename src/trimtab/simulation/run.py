@@ -296,7 +296,6 @@ class ScenarioRun:
             protection=self.scenario.protection if self.scenario.protection != "off" else None,
             client_queue_max_count=options.client_queue_max_count,
             slow_policy=options.slow_policy,
-            ahead_min_count=options.ahead_min_count,
             filters_per_client_max_count=options.filters_per_client_max_count,
             client_lease_s=options.client_lease_s,
             clients_max_count=options.clients_max_count,

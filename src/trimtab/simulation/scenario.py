@@ -24,7 +24,7 @@ import msgspec
 from trimtab.balancing.delay.config import DelayConfig
 from trimtab.balancing.multistage.config import CoordinatorConfig
 from trimtab.balancing.padres.config import PadresConfig
-from trimtab.broker.config import BrokerConfig, SlowPolicy
+from trimtab.broker.config import SlowPolicy
 from trimtab.broker.policies import Policy, check_policy
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.language import Filter, LanguageError, Publication
@@ -68,8 +68,6 @@ class NetworkPart(_Part, frozen=True, kw_only=True):
     """Rates are means over so long."""
     uplink: Uplink = "turns"
     """How the output queues of a broker share its bandwidth."""
-    ahead_min_count: int = BrokerConfig("any").ahead_min_count
-    """Subscribers that leave a broker with a longer backlog are handed over ahead of their turn; 0: never."""
 
 
 class BrokerPart(_Part, frozen=True, kw_only=True):
