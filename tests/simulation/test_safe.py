@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from trimtab.broker.config import BrokerConfig
+from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.language import Filter
 from trimtab.replication.config import ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Crash
 from trimtab.simulation.fuzz import fuzz, fuzz_bug
-from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths, draw_plan_with_replication
 from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.world import World
@@ -80,6 +80,40 @@ def test_a_publication_is_acknowledged_when_its_receivers_have_it() -> None:
     assert taken_s == {"received": 0.02, "safe": 0.12}
 
 
+@pytest.mark.parametrize("level", ["safe", "durable"])
+def test_what_passed_while_a_client_was_absent_survives_the_death_of_the_replica_that_kept_it(
+    level: Acknowledges,
+) -> None:
+    """The client has come back to the replica of B2, and what waited for it there is on its way when that dies."""
+    world = World(1)
+    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.3, clients_return_within_s=3.0)
+    for name, neighbour in (("B1", "B2"), ("B2", "B1")):
+        world.add_broker(BrokerConfig(name, neighbours=(neighbour,), replication=replication, acknowledges=level))
+    world.add_link("B1", "B2", 0.01)
+    world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=2)
+    world.failures.clients_return_s = 2.0
+    world.run(0.3)
+    world.add_client("p", "B1")
+    world.add_client("s", "B2", 0.2)
+    world.advertise("p", Filter.parse("a > 1"))
+    world.subscribe("s", Filter.parse("a > 5"))
+    world.run(2.0)
+    world.failures.kill("B2")
+    world.run(2.7)
+    for _ in range(3):
+        world.publish("p", {"a": 6})
+    while not ("s" in (peers := world.brokers["B2"].broker.peers) and peers["s"].link.data_sent_count):
+        world.run(world.now_s + 0.01)
+    world.failures.kill("B2")
+    world.run(20.0)
+    for host in world.brokers.values():
+        host.broker.retire_agents()
+    world.run(600.0)
+    check_rest(world, [("B1", "B2")])
+    assert [f"{violation.kind}: {violation.text}" for violation in world.checker.violations] == []
+    assert (world.checker.deliveries_count, world.failures.replaced_count) == (3, 2)
+
+
 def test_safe_needs_a_network_that_can_keep_it() -> None:
     with pytest.raises(ValueError, match="safe"):
         BrokerConfig("B1", acknowledges="safe", slow_policy="drop-oldest")
@@ -90,6 +124,10 @@ def test_safe_needs_a_network_that_can_keep_it() -> None:
 def test_random_networks_in_which_what_is_safe_survives() -> None:
     report = fuzz(first_seed=70_000, runs_count=8, draw=lambda seed: draw_plan_with_deaths(seed, acknowledges="safe"))
     assert report.failures == []
+
+
+def test_a_random_network_whose_replica_dies_soon_after_its_clients_have_returned() -> None:
+    assert fuzz(first_seed=9_367, runs_count=1, draw=draw_plan_with_replication).failures == []
 
 
 def test_the_fuzzer_finds_a_replica_that_is_told_too_little() -> None:

@@ -64,6 +64,8 @@ class ReplicaDuties:
         """Neighbours that have told all their subscriptions."""
         if broker.config.replica == "incremental-ordered":
             broker.choose_hops = self._add_those_who_may_want_it
+        if broker.safe is not None:
+            broker.safe.expect(self._is_wanted_by_absent)
 
     @property
     def kept_count(self) -> int:
@@ -84,6 +86,15 @@ class ReplicaDuties:
         if is_kept and broker.counters.publications_in_count > before_count:
             self._kept.add(message, source, hops)
         return effects
+
+    def _is_wanted_by_absent(self, message: Publish) -> bool:
+        """Whether a client may want a publication that has yet to come back, or to say all it wants."""
+        if self.is_over:
+            return False
+        if not self.is_complete or self._unclaimed_due:
+            return True  # what absent clients want is not known yet
+        hops = self._broker.tables.hops_for(message.values)
+        return any(hop == ABSENT or hop in self._returning for hop in hops)
 
     def _add_those_who_may_want_it(self, source: str, hops: list[str]) -> list[str]:
         """A neighbour that has not told all its subscriptions gets everything: it knows who wants what behind it."""
@@ -110,9 +121,13 @@ class ReplicaDuties:
     def neighbour_subscribed(self, peer: Peer, filter: Filter, *, is_claim: bool, now_s: float) -> None:
         """A neighbour's subscription came late: it gets what has passed, if that was promised."""
         if is_claim or (not self.is_complete and self._broker.config.replica == "incremental"):
-            for message in self._kept.for_neighbour(peer.name, filter):
+            missed = self._kept.for_neighbour(peer.name, filter)
+            if self._broker.safe is not None:
+                self._broker.safe.give(peer, missed)
+            for message in missed:
                 peer.queue.append(one_hop_further(message))
                 self._broker.touch(peer.name)
+            self._absent_changed()
 
     # ---- what nobody has told again ----
 
@@ -154,6 +169,11 @@ class ReplicaDuties:
             for name in knowing:
                 if name in tables.neighbours and not tables.is_subscription_told(name, known.id):
                     self._broker.send(name, Unsubscribe(id=known.id), now_s)
+        self._absent_changed()
+
+    def _absent_changed(self) -> None:
+        if self._broker.safe is not None:
+            self._broker.safe.absent_changed()
 
     def _keep(self, known: KnownFilter, knowing: list[str], now_s: float) -> None:
         """Keep a subscription in force for an absent client.
@@ -214,9 +234,13 @@ class ReplicaDuties:
         filters = [tables.subscriptions[id].filter for id in peer.subscriptions if id in tables.subscriptions]
         behind = [message for message in peer.queue if not isinstance(message, Publish | bytes)]
         peer.queue = peer.link.data
-        peer.queue.extend(one_hop_further(message) for message in self._kept.for_client(filters))
+        missed = self._kept.for_client(filters)
+        if self._broker.safe is not None:
+            self._broker.safe.give(peer, missed)
+        peer.queue.extend(one_hop_further(message) for message in missed)
         peer.queue.extend(behind)
         self._broker.touch(peer.name)
+        self._absent_changed()
 
     # ---- time ----
 
@@ -249,6 +273,7 @@ class ReplicaDuties:
         del broker.peers[ABSENT]
         broker.on_publication = self._route
         self._kept = KeptPublications(1)
+        self._absent_changed()
         for id in self._held_back:
             if id in broker.tables.advertisements:
                 broker.interests.confirm_advertisement_again(id, now_s)

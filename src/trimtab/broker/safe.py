@@ -1,17 +1,19 @@
 """The acknowledgement level `safe`: what is acknowledged is held by two, so that one broker may die.
 
 A broker answers for a publication when all to whom it handed it on have it, and keeps it until they have handed it on
-in turn. If a neighbour dies, what it had not handed on goes to its replica; subscribers drop what they have seen.
+in turn. If a neighbour dies, what it had not handed on goes to its replica; subscribers drop what they have seen. A
+replica has not handed on what a client wants that has yet to come back to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from trimtab.broker.peers import Peer
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.messages import Publish
+from trimtab.replication.absent import AbsentClients
 from trimtab.replication.handed_on import HandedOn
 from trimtab.replication.safe_link import SafeLink
 
@@ -25,6 +27,8 @@ class SafeDelivery:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._handed_on = HandedOn()
+        self._absent: AbsentClients | None = None
+        """A replica's clients that have yet to come back."""
         broker.on_publication = self._publication
 
     def stored(self, number: int) -> None:
@@ -50,11 +54,14 @@ class SafeDelivery:
         before_count = broker.counters.publications_in_count
         self._handed_on.begin()
         effects = broker.route(source, message, now_s)
+        is_accepted = broker.counters.publications_in_count > before_count
+        if is_accepted and self._absent is not None:
+            self._absent.hand_on(message)
         peer = broker.peers.get(source)
         if peer is None or not isinstance(peer.link, SafeLink):
             self._handed_on_without_link(source, message)
             return effects
-        if broker.counters.publications_in_count > before_count:
+        if is_accepted:
             peer.accepted_owed = False  # said when it is safe
             self._handed_on.end(source, peer.link.stepped_count, message.sequence)
         self.settle(source)
@@ -97,4 +104,23 @@ class SafeDelivery:
         """A neighbour has begun another life; so many messages of the earlier one have not had their turn."""
         self._handed_on.forget(name)
         self._handed_on.relink(old, new)
+        if self._absent is not None:
+            self._absent.relink(old, new)
         new.stepped_count = -unprocessed_count
+
+    # ---- clients of the broker before, at a replica ----
+
+    def expect(self, is_wanted: Callable[[Publish], bool]) -> None:
+        """Clients may come back; what one of them wants that is absent waits for it."""
+        self._absent = AbsentClients(self._handed_on.note, is_wanted)
+
+    def give(self, peer: Peer, messages: Sequence[Publish]) -> None:
+        """A peer that had been taken for absent is about to be sent what has passed meanwhile."""
+        if self._absent is not None and isinstance(peer.link, SafeLink):
+            self._absent.give(peer.link, messages)
+
+    def absent_changed(self) -> None:
+        """Others are absent than before, or want something else: what nobody of them wants waits no more."""
+        if self._absent is not None:
+            self._absent.look_again()
+            self._settle_all()

@@ -6,9 +6,28 @@ Of each source publications are done in their order: one that waits for a slow r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from typing import Protocol
 
 from trimtab.replication.safe_link import SafeLink
+
+
+class Receiver(Protocol):
+    """Who gets publications one after the other: the end of a link, or those who have yet to come back."""
+
+    @property
+    def position(self) -> int:
+        """The place of the last publication for it among all."""
+        ...
+
+    @property
+    def reached_count(self) -> int:
+        """So many of them have reached it."""
+        ...
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits for it."""
+        ...
 
 
 class HandedOnOne:
@@ -16,7 +35,7 @@ class HandedOnOne:
 
     __slots__ = ("index", "outs", "sequence")
 
-    def __init__(self, index: int, sequence: int, outs: list[tuple[SafeLink, int]]) -> None:
+    def __init__(self, index: int, sequence: int, outs: list[tuple[Receiver, int]]) -> None:
         self.index = index
         self.sequence = sequence
         self.outs = outs
@@ -26,17 +45,21 @@ class HandedOnOne:
         self.outs = [(link, place) for link, place in self.outs if link.reached_count < place and not link.is_gone]
         return not self.outs
 
+    def relink(self, old: SafeLink, new: SafeLink) -> None:
+        """What a link kept stands in the queue of another one."""
+        self.outs = [(new, place - old.done_count) if link is old else (link, place) for link, place in self.outs]
+
 
 class HandedOn:
     """What sources have sent and is not everywhere yet."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[HandedOnOne]] = {}
-        self._noted: list[SafeLink] = []
+        self._noted: list[Receiver] = []
 
-    def note(self, link: SafeLink) -> None:
-        """Something was put into the queue of a link."""
-        self._noted.append(link)
+    def note(self, receiver: Receiver) -> None:
+        """Something was put into the queue of a receiver."""
+        self._noted.append(receiver)
 
     def begin(self) -> None:
         """A publication is about to be routed: what is noted from now on is for it."""
@@ -46,7 +69,7 @@ class HandedOn:
         """A publication has been routed."""
         waiting = self._waiting.setdefault(source, deque())
         if self._noted or waiting:
-            waiting.append(HandedOnOne(index, sequence, [(link, link.position) for link in self._noted]))
+            waiting.append(HandedOnOne(index, sequence, [(each, each.position) for each in self._noted]))
         self._noted.clear()
 
     def sources(self) -> list[str]:
@@ -68,8 +91,4 @@ class HandedOn:
         """What a link kept stands in the queue of another one now, in its old order."""
         for waiting in self._waiting.values():
             for one in waiting:
-                one.outs = _relinked(one.outs, old, new)
-
-
-def _relinked(outs: Iterable[tuple[SafeLink, int]], old: SafeLink, new: SafeLink) -> list[tuple[SafeLink, int]]:
-    return [(new, place - old.done_count) if link is old else (link, place) for link, place in outs]
+                one.relink(old, new)

@@ -11,6 +11,7 @@ from trimtab.broker.replacement import Replacement
 from trimtab.broker.replica import ReplicaDuties
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Unclaimed
+from trimtab.replication.absent import AbsentClients
 from trimtab.replication.conversation import Conversation
 from trimtab.replication.handed_on import HandedOn, HandedOnOne
 from trimtab.replication.kept import KeptPublications
@@ -48,6 +49,10 @@ def _go_on_at_once() -> list[Patch]:
 
 def _keep_nothing() -> list[Patch]:
     return [(KeptPublications, "add", lambda self, message, source, sent_to: None)]
+
+
+def _forget_the_absent() -> list[Patch]:
+    return [(AbsentClients, "hand_on", lambda self, message: None)]
 
 
 def _give_piecemeal() -> list[Patch]:
@@ -134,6 +139,7 @@ def _hand_over_on_two_ways() -> list[Patch]:
 _FIRST_SEEDS: Final = {
     "begin-during-moves": 2_870,
     "confirm-for-absent-clients": 560,
+    "forget-the-absent": 9_360,
     "forget-what-is-stored": 200,
     "hand-over-on-two-ways": 800,
     "lead-to-lost-moves": 100,
@@ -154,6 +160,11 @@ REPLICATION_BUGS: Final = tuple(
         ("lose-the-place", "what waits to arrive at a dead broker does not wait for its replica", _lose_the_place),
         ("go-on-at-once", "publications do not wait for the routes of a replica", _go_on_at_once),
         ("keep-nothing", "a replica keeps nothing for clients that return", _keep_nothing),
+        (
+            "forget-the-absent",
+            "a replica answers for what it alone keeps for clients that have yet to return",
+            _forget_the_absent,
+        ),
         ("give-piecemeal", "a client that returns gets publications before it has said all it wants", _give_piecemeal),
         ("forget-unclaimed", "what no neighbour has told again stays in tables for ever", _forget_unclaimed),
         ("end-unclaimed-at-once", "routes of absent clients end before they can return", _end_unclaimed_at_once),
