@@ -130,6 +130,10 @@ def test_a_random_network_whose_replica_dies_soon_after_its_clients_have_returne
     assert fuzz(first_seed=9_367, runs_count=1, draw=draw_plan_with_replication).failures == []
 
 
+def test_a_random_network_with_a_client_that_undoes_more_than_a_hundred_moves() -> None:
+    assert fuzz(first_seed=9_246, runs_count=1, draw=draw_plan_with_replication).failures == []
+
+
 def test_the_fuzzer_finds_a_replica_that_is_told_too_little() -> None:
     bug = next(bug for bug in REPLICATION_BUGS if bug.name == "tell-no-subscriptions")
     assert fuzz_bug(bug, first_seed=1, runs_max_count=10, draw=draw_plan_with_deaths).found_after_runs_count is not None

@@ -34,7 +34,7 @@ from trimtab.relocation.migration import Migrations, Path, led_id
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
-_UNDONE_MOVES_MAX_COUNT: Final = 100
+_UNDONE_MOVES_MAX_COUNT: Final = 4_096
 """So many moves that a client has undone are remembered; a marker is not on its way for as long as that many take."""
 
 
