@@ -116,7 +116,9 @@ class Broker:
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
         self._watch = Watch(self.peers)
+        self._watched = self._watch.planned_s
         self._input = InputQueues(self.peers)
+        self._congested = self._input.congested
         self.sessions = Sessions(self, self._watch, self._input)
         self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
         """Who lets clients' messages in, if clients have limits."""
@@ -302,9 +304,9 @@ class Broker:
         if known.accepted_owed:
             self._say_acceptance(known, now_s)
         taken = known.link.take_one(now_s)
-        if peer not in self._watch.planned_s:
+        if peer not in self._watched:
             self._watch.add(known)
-        if peer in self._input.congested:
+        if peer in self._congested:
             self._input.relieve(known)
         return taken
 

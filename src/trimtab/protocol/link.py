@@ -73,6 +73,7 @@ class Link:
         "_progress_s",
         "_resend_index",
         "_unacknowledged",
+        "_window_count",
         "acks_count",
         "connected",
         "control",
@@ -100,6 +101,7 @@ class Link:
         self._data_received_count = 0
         self._done_count = 0
         self._done_told_count = 0
+        self._window_count = config.window_frames_count
         self._data_window_count = config.data_window_count
         self._answers = False
         self.acks_count = 0
@@ -188,7 +190,7 @@ class Link:
             return True
         if not (self.control or self.data):
             return False
-        return self._next_number - self._oldest_number < self._config.window_frames_count and (
+        return self._next_number - self._oldest_number < self._window_count and (
             bool(self.control) or self._data_sent_count - self._peer_done_count < self._data_window_count
         )
 
@@ -222,7 +224,7 @@ class Link:
             return self._take_again(self._resend_index, messages_max_count)
         control, data = self.control, self.data
         if control or data:
-            room = min(self._config.window_frames_count - self._next_number + self._oldest_number, messages_max_count)
+            room = min(self._window_count - self._next_number + self._oldest_number, messages_max_count)
             messages = _take_from(control, room) if control else []
             if data:
                 fresh = _take_from(data, min(room - len(messages), self._credit_count))
@@ -253,7 +255,7 @@ class Link:
             or self.control
             or self._resend_index is not None
             or not self.connected
-            or number - self._oldest_number >= self._config.window_frames_count
+            or number - self._oldest_number >= self._window_count
             or self._data_sent_count - self._peer_done_count >= self._data_window_count
         ):
             frame = self.take(now_s, 1)

@@ -33,6 +33,8 @@ from trimtab.simulation.trace import Trace
 
 _WAKE: Final = Wake()
 _NEVER_S: Final = float("inf")
+_ROUNDING: Final = 1e-6
+"""A time so near to the next of regular ones, in units of their distance, is that time."""
 
 
 class Surroundings:
@@ -68,9 +70,11 @@ class Surroundings:
         """Clients that owe nothing but an acknowledgement, which may wait a little for others."""
 
     def owe(self, client: ClientHost) -> None:
-        """A client's acknowledgement waits with those of others."""
+        """A client's acknowledgement waits with those of others, until the next of the times when all acknowledge."""
         if not self.owing:
-            self.clock.at(self.clock.now_s + self.acknowledge_after_s, self._acknowledge_all)
+            after_s = self.acknowledge_after_s
+            number = int(self.clock.now_s / after_s + _ROUNDING) + 1
+            self.clock.at(number * after_s, self._acknowledge_all)
         self.owing[client.name] = client
 
     def read_all(self) -> None:
@@ -231,7 +235,7 @@ class ClientHost:
                     self._carry_out(effect, at_s)
         else:
             around.checker.delivered_run(name, delivered)
-            around.trace.extend([(at_s, name, e.publisher, e.sequence, e.subscriptions) for at_s, e in delivered])
+            around.trace.add((name, [(at_s, deliver.publisher, deliver.sequence) for at_s, deliver in delivered]))
             if around.records is not None and around.records.wants_deliveries:
                 for at_s, deliver in delivered:
                     around.records.delivered(session, deliver, at_s)

@@ -49,7 +49,7 @@ RETRANSMIT_AFTER_S: Final = 30.0
 ACKNOWLEDGE_AFTER_RATIO: Final = 0.13
 """How long an acknowledgement of a broker may wait, as a share of the time after which a link sends again."""
 
-CLIENTS_ACKNOWLEDGE_AFTER_RATIO: Final = 0.4
+CLIENTS_ACKNOWLEDGE_AFTER_RATIO: Final = 1 / 3
 """The same for clients, which acknowledge earlier if they have got a quarter of a window."""
 
 BUNDLE_S: Final = 0.025

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-_BATCH_COUNT: Final = 4_096
+_BATCH_COUNT: Final = 1_024
 
 
 class Trace:
@@ -30,12 +29,6 @@ class Trace:
     def add(self, record: tuple[object, ...]) -> None:
         """Note a record of numbers and strings."""
         self._batch.append(record)
-        if len(self._batch) >= _BATCH_COUNT:
-            self._flush()
-
-    def extend(self, records: Iterable[tuple[object, ...]]) -> None:
-        """Note records of numbers and strings."""
-        self._batch.extend(records)
         if len(self._batch) >= _BATCH_COUNT:
             self._flush()
 
