@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from trimtab.broker.core import Broker
@@ -11,7 +12,7 @@ from trimtab.protocol.link import Link
 from trimtab.simulation.bugs import BUGS, Bug, bug_named
 from trimtab.simulation.faults import KINDS
 from trimtab.simulation.fuzz import fuzz, fuzz_bug, run_plan
-from trimtab.simulation.fuzz_plans import draw_plan
+from trimtab.simulation.fuzz_plans import AGENTS_NEED_MHZ, Plan, draw_plan, draw_plan_of_any_speed
 
 RUNS_COUNT = 150
 
@@ -27,6 +28,27 @@ def test_random_runs_keep_all_promises() -> None:
 def test_what_an_old_broker_has_for_a_client_is_waited_for_while_it_is_kept() -> None:
     """The client moves, its connection to the old broker breaks, and the new broker lets it publish meanwhile."""
     assert run_plan(draw_plan(30_115)).violations == []
+
+
+def test_a_slow_broker_amid_hasty_agents_comes_to_its_data_in_time() -> None:
+    """Nine brokers report to a coordinator five times a second, through one that is among the slowest."""
+    assert run_plan(draw_plan(5_606)).violations == []
+
+
+def test_agents_that_talk_all_the_time_never_work_in_the_slowest_brokers() -> None:
+    """What they say is matched before any data. Everything else about a run stays as drawn."""
+
+    def slowest_mhz(plan: Plan) -> float:
+        return min(capacity.cpu_mhz or float("inf") for capacity in plan.brokers.values())
+
+    pairs = [(draw_plan_of_any_speed(seed), draw_plan(seed)) for seed in range(5_500, 5_700)]
+    talkative = [(drawn, plan) for drawn, plan in pairs if plan.is_balanced or plan.coordinator]
+    assert min(slowest_mhz(drawn) for drawn, _ in talkative) == 0.2
+    assert min(slowest_mhz(plan) for _, plan in talkative) == AGENTS_NEED_MHZ
+    assert all(msgspec.structs.replace(plan, brokers=drawn.brokers) == drawn for drawn, plan in talkative)
+    others = [pair for pair in pairs if pair not in talkative]
+    assert min(slowest_mhz(plan) for _, plan in others) == 0.2
+    assert all(drawn == plan for drawn, plan in others)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

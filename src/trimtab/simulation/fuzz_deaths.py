@@ -9,14 +9,14 @@ import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.replication.config import Protocol, ReplicationConfig
-from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.deaths import Deaths, Helped
 from trimtab.simulation.faults import Crash, Drop, Duplicate, Hang, Reorder
-from trimtab.simulation.fuzz_plans import CHURN_S, Plan, draw_plan
+from trimtab.simulation.fuzz_plans import CHURN_S, Plan, draw_plan_of_any_speed, fast_enough
 
 OVER_S: Final = CHURN_S + 60.0
 AGENTS_NEED_MHZ: Final = 20.0
-"""Hasty agents have so much to say for so long that a slower broker would never come to its data."""
+"""Hasty agents have something to say for four times as long as without deaths: a slower broker would never come to
+its data."""
 
 WhoMoves = Literal["none", "clients", "agents"]
 """Who moves: nobody, clients by themselves, or clients whom agents ask for it as well."""
@@ -51,7 +51,7 @@ def draw_plan_with_deaths(
 
     Nothing but death looks like death: several brokers that are replaced at once, though they live, are more than one.
     """
-    plan = draw_plan(seed)
+    plan = draw_plan_of_any_speed(seed)
     rng = Random(f"trimtab fuzz deaths {seed}")
     busy_s = [act.at_s for act in plan.acts if act.what == "publish" and 2.0 < act.at_s < 11.0]
     replication = ReplicationConfig(
@@ -70,7 +70,7 @@ def draw_plan_with_deaths(
         acts=[act for act in plan.acts if (moves != "none" or act.what != "move") and "@" not in act.client],
         faults=[fault for fault in plan.faults if isinstance(fault, Drop | Duplicate | Reorder)],
         is_balanced=moves == "agents",
-        brokers=_fast_enough(plan.brokers) if moves == "agents" else plan.brokers,
+        brokers=fast_enough(plan.brokers, AGENTS_NEED_MHZ) if moves == "agents" else plan.brokers,
         channel_acts=[],
         coordinator="",
         relocation="",
@@ -83,16 +83,6 @@ def draw_plan_with_deaths(
             over_s=OVER_S,
         ),
     )
-
-
-def _fast_enough(capacities: dict[str, Capacity]) -> dict[str, Capacity]:
-    """The same brokers, as fast as agents need them."""
-    return {
-        name: capacity
-        if capacity.cpu_mhz is None
-        else msgspec.structs.replace(capacity, cpu_mhz=max(AGENTS_NEED_MHZ, capacity.cpu_mhz))
-        for name, capacity in capacities.items()
-    }
 
 
 def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list[Crash | Hang]:
