@@ -89,7 +89,7 @@ class World:
             reads_later=bundle_s > 0 and clients_after_s > 0,
         )
         self._around.brokers = self.brokers
-        self.checker.let_read = self._at
+        self.checker.let_read = self._caught_up
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
         self.keeps_order = True
@@ -283,7 +283,7 @@ class World:
 
     def advertise(self, client: str, filter: Filter) -> str:
         """A client announces what it will publish."""
-        host = self._at(client)
+        host = self._caught_up(client)
         id = host.session.advertise(filter, self.now_s)
         self.checker.advertised(id, client, filter)
         host.send()
@@ -291,14 +291,14 @@ class World:
 
     def unadvertise(self, client: str, id: str) -> None:
         """A client ends an advertisement."""
-        host = self._at(client)
+        host = self._caught_up(client)
         self.checker.unadvertised(id)
         host.session.unadvertise(id, self.now_s)
         host.send()
 
     def subscribe(self, client: str, filter: Filter, within_s: float | None = None) -> str:
         """A client asks for what a filter matches, perhaps within a time."""
-        host = self._at(client)
+        host = self._caught_up(client)
         id = host.session.subscribe(filter, self.now_s, within_s)
         self.checker.subscribed(id, client, filter)
         host.send()
@@ -306,7 +306,7 @@ class World:
 
     def subscribe_channel(self, client: str, channel: str, arguments: dict[str, WireValue]) -> str:
         """A client asks for the results of a channel from now on."""
-        host = self._at(client)
+        host = self._caught_up(client)
         id = host.session.subscribe_channel(channel, arguments, self.now_s)
         self.checker.channels.subscribed(id, client, stream_name(channel, arguments))
         host.send()
@@ -314,14 +314,14 @@ class World:
 
     def unsubscribe_channel(self, client: str, id: str) -> None:
         """A client ends a subscription to a channel."""
-        host = self._at(client)
+        host = self._caught_up(client)
         self.checker.channels.ended(id)
         host.session.unsubscribe(id, self.now_s)
         host.send()
 
     def unsubscribe(self, client: str, id: str) -> None:
         """A client ends a subscription."""
-        host = self._at(client)
+        host = self._caught_up(client)
         self.checker.unsubscribed(id)
         host.session.unsubscribe(id, self.now_s)
         host.send()
@@ -337,11 +337,11 @@ class World:
 
     def leave(self, client: str) -> None:
         """A client goes for good, and with it all that it advertised and subscribed to."""
-        host = self._at(client)
+        host = self._caught_up(client)
         self.checker.left(client)
         host.leave()
 
-    def _at(self, client: str) -> ClientHost:
+    def _caught_up(self, client: str) -> ClientHost:
         """A client, when it has read all that it has got."""
         host = self.clients[client]
         host.read()
