@@ -6,6 +6,7 @@ by then. What is particular to publishers stands in `trimtab.relocation.migratio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.peers import Peer
@@ -78,6 +79,7 @@ class Moves:
             new_broker=broker.name if message.publishes else "",
             advertisements=message.advertisements,
             old_session=message.old_session,
+            has_moved=message.has_moved,
             cause=message.cause,
         )
         if message.publishes:
@@ -136,6 +138,9 @@ class Moves:
 
     def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
         broker = self._broker
+        if message.has_moved:
+            broker.send(source.name, _answer(message, ()), now_s)
+            return
         client = broker.peers.get(message.client)
         if client is None or client.role != "client":
             return  # it has left the network
@@ -169,14 +174,7 @@ class Moves:
             if client.announcements is not None:
                 client.announcements.discard(each.id)
             self.turn(path, each, client.name, now_s)
-        answer = Complete(
-            move=message.move,
-            client=client.name,
-            new_broker=message.new_broker,
-            advertisements=tuple(each.id for each in turned),
-            cause=message.cause,
-        )
-        broker.send(source.name, answer, now_s)
+        broker.send(source.name, _answer(message, turned), now_s)
         broker.tell_agents(PublisherTurned(client.name, message.cause), now_s)
 
     def stay(self, peer: Peer, move: str, now_s: float) -> None:
@@ -281,6 +279,16 @@ def _path(message: Handover, towards_old: str, towards_new: str) -> Path:
         towards_new,
         message.advertisements,
         message.cause,
+    )
+
+
+def _answer(message: Handover, turned: Sequence[MovedAdvertisement]) -> Complete:
+    return Complete(
+        move=message.move,
+        client=message.client,
+        new_broker=message.new_broker,
+        advertisements=tuple(each.id for each in turned),
+        cause=message.cause,
     )
 
 
