@@ -250,6 +250,11 @@ def test_a_publisher_leaves_before_what_it_had_said_has_come_from_the_disk() -> 
     assert fuzz(first_seed=1736, runs_count=1, draw=draw).failures == []
 
 
+def test_a_publisher_that_has_moved_waits_for_what_comes_from_the_disk_of_the_broker_that_it_left() -> None:
+    draw = functools.partial(draw_plan_with_deaths, acknowledges="durable", moves="clients")
+    assert fuzz(first_seed=200_078, runs_count=1, draw=draw).failures == []
+
+
 def test_agents_of_a_replica_are_heard() -> None:
     """They ask for other things than those before them did, under other names."""
     draw = functools.partial(draw_plan_with_deaths, acknowledges="safe", moves="agents")

@@ -139,7 +139,7 @@ class Moves:
     def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
         broker = self._broker
         if message.has_moved:
-            broker.send(source.name, _answer(message, ()), now_s)
+            self._say_what_has_passed(source, message, now_s)
             return
         client = broker.peers.get(message.client)
         if client is None or client.role != "client":
@@ -156,6 +156,14 @@ class Moves:
         if message.new_broker:
             self._turn_away(client, source, message, now_s)
         broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
+
+    def _say_what_has_passed(self, source: Peer, message: Handover, now_s: float) -> None:
+        """A publisher that has left asks for the end of what it said here; some of it may yet come from the disk."""
+        safe = self._broker.safe
+        if safe is None:
+            self._broker.send(source.name, _answer(message, ()), now_s)
+        else:
+            safe.answer(message.client, source.name, _answer(message, ()), now_s)
 
     def _is_of_this_life(self, message: Handover) -> bool:
         return (message.old_session or FIRST_LIFE) == self._broker.config.session
