@@ -121,6 +121,8 @@ MESSAGES: list[AnyMessage] = [
         advertisements=(MovedAdvertisement("c/a1", FILTER),),
         old_session="1",
     ),
+    MoveIn(move="c/m1+", old_broker="B1", subscriptions=(), publishes=True, has_moved=True),
+    Handover(move="c/m1+", client="c", old_broker="B1", old_ids=(), new_broker="B3", has_moved=True),
     Complete(move="c/m1", client="c", new_broker="B3", advertisements=("c/a1",), is_lost=True),
     Cancel(move="c/m1", old_broker="B1"),
     Neighbours(names=("B1",), addresses=("127.0.0.1:7001",)),

@@ -8,6 +8,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Close
 from trimtab.protocol.events import Connected
+from trimtab.protocol.link import LinkConfig
 from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Crash, Drop
@@ -204,9 +205,54 @@ def test_clients_move_while_brokers_die(seed: int) -> None:
     assert fuzz(first_seed=seed, runs_count=1, draw=draw).failures == []
 
 
+@pytest.mark.parametrize("protocol", ["synchronous", "incremental-ordered"])
+@pytest.mark.parametrize(("dies", "subscribers_at"), [("B1", ("B1", "B2", "B3")), ("B2", ("B2", "B3"))])
+def test_a_publisher_that_has_moved_waits_for_what_it_had_said_before_though_a_broker_dies(
+    dies: str, subscribers_at: tuple[str, ...], protocol: Protocol
+) -> None:
+    """From B3 to B1: B3 has let it go, and its last publications wait in front of the answer when B1 or B2 dies."""
+    link = LinkConfig(data_window_count=1)
+    replication = ReplicationConfig(protocol=protocol, look_every_s=0.1, crash_after_s=0.2, clients_return_within_s=1.0)
+    world = World(1, link=link)
+    for name, neighbours in {"B1": ("B2",), "B2": ("B1", "B3"), "B3": ("B2",)}.items():
+        world.add_broker(BrokerConfig(name, neighbours=neighbours, link=link, replication=replication))
+    world.add_link("B1", "B2", 0.05)
+    world.add_link("B2", "B3", 0.05)
+    world.failures.provisioner = StandByPool(world, start_after_s=0.0, machines_count=1)
+    world.add_client("p", "B3")
+    for broker in subscribers_at:
+        world.add_client(f"s{broker}", broker)
+    world.run(1.0)
+    world.advertise("p", Filter.parse("a > 0"))
+    for broker in subscribers_at:
+        world.subscribe(f"s{broker}", Filter.parse("a > 0"))
+    world.run(2.0)
+    for number in range(1, 41):
+        world.publish("p", {"a": number})
+    world.at(2.01, world.move, "p", "B1")
+    session = world.clients["p"].session
+    while session.broker == "B3":
+        world.run(world.now_s + 0.01)
+    assert session.is_moving
+    world.publish("p", {"a": 41})
+    world.add_fault(Crash(broker=dies, at_s=world.now_s))
+    world.run(30.0)
+    for host in world.brokers.values():
+        host.broker.retire_agents()
+    world.run(600.0)
+    check_rest(world, [("B1", "B2"), ("B2", "B3")])
+    assert world.checker.violations == []
+    assert world.checker.accepted_count == 41 and not session.is_moving
+
+
 def test_a_publisher_leaves_before_what_it_had_said_has_come_from_the_disk() -> None:
     draw = functools.partial(draw_plan_with_deaths, acknowledges="durable", moves="clients")
     assert fuzz(first_seed=1736, runs_count=1, draw=draw).failures == []
+
+
+def test_a_publisher_that_has_moved_waits_for_what_comes_from_the_disk_of_the_broker_that_it_left() -> None:
+    draw = functools.partial(draw_plan_with_deaths, acknowledges="durable", moves="clients")
+    assert fuzz(first_seed=200_078, runs_count=1, draw=draw).failures == []
 
 
 def test_agents_of_a_replica_are_heard() -> None:

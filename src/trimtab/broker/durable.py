@@ -18,7 +18,7 @@ import msgspec
 from trimtab.broker.peers import Peer
 from trimtab.broker.safe import SafeDelivery
 from trimtab.protocol.effects import Append, Effect, Forget
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import Complete, Publish
 from trimtab.replication.safe_link import SafeLink
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class DurableDelivery(SafeDelivery):
         self._departed: dict[str, None] = {}
         """Publishers that have left before their publications from the disk have gone on."""
         self._held: list[tuple[str, Publish]] = []
+        self._answers: list[tuple[str, Complete]] = []
+        """What neighbours are told behind what comes from the disk."""
         self._effects: list[Effect] = []
         self._now_s = 0.0
 
@@ -128,6 +130,13 @@ class DurableDelivery(SafeDelivery):
                 stays = msgspec.structs.replace(entry, hop=_DISK + peer.name)
                 self._broker.interests.say(tables.turn(stays, peer.name, ""), now_s)
 
+    def answer(self, publisher: str, neighbour: str, message: Complete, now_s: float) -> None:
+        """Say behind all that a publisher has said here; what is on the disk has yet to go on."""
+        if any(each.publisher == publisher for each in self._recovered):
+            self._answers.append((neighbour, message))
+        else:
+            super().answer(publisher, neighbour, message, now_s)
+
     def _end_departed(self, publisher: str, now_s: float) -> None:
         del self._departed[publisher]
         self._broker.interests.end_all_from(_DISK + publisher, now_s)
@@ -163,5 +172,8 @@ class DurableDelivery(SafeDelivery):
             held, self._held = self._held, []
             for name, message in held:
                 self._effects += self._broker.on_publication(name, message, now_s)
+            answers, self._answers = self._answers, []
+            for name, answer in answers:
+                self._broker.send(name, answer, now_s)
         effects, self._effects = self._effects, []
         return effects

@@ -6,6 +6,7 @@ by then. What is particular to publishers stands in `trimtab.relocation.migratio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.peers import Peer
@@ -78,6 +79,7 @@ class Moves:
             new_broker=broker.name if message.publishes else "",
             advertisements=message.advertisements,
             old_session=message.old_session,
+            has_moved=message.has_moved,
             cause=message.cause,
         )
         if message.publishes:
@@ -136,6 +138,9 @@ class Moves:
 
     def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
         broker = self._broker
+        if message.has_moved:
+            self._say_what_has_passed(source, message, now_s)
+            return
         client = broker.peers.get(message.client)
         if client is None or client.role != "client":
             return  # it has left the network
@@ -151,6 +156,14 @@ class Moves:
         if message.new_broker:
             self._turn_away(client, source, message, now_s)
         broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
+
+    def _say_what_has_passed(self, source: Peer, message: Handover, now_s: float) -> None:
+        """A publisher that has left asks for the end of what it said here; some of it may yet come from the disk."""
+        safe = self._broker.safe
+        if safe is None:
+            self._broker.send(source.name, _answer(message, ()), now_s)
+        else:
+            safe.answer(message.client, source.name, _answer(message, ()), now_s)
 
     def _is_of_this_life(self, message: Handover) -> bool:
         return (message.old_session or FIRST_LIFE) == self._broker.config.session
@@ -169,14 +182,7 @@ class Moves:
             if client.announcements is not None:
                 client.announcements.discard(each.id)
             self.turn(path, each, client.name, now_s)
-        answer = Complete(
-            move=message.move,
-            client=client.name,
-            new_broker=message.new_broker,
-            advertisements=tuple(each.id for each in turned),
-            cause=message.cause,
-        )
-        broker.send(source.name, answer, now_s)
+        broker.send(source.name, _answer(message, turned), now_s)
         broker.tell_agents(PublisherTurned(client.name, message.cause), now_s)
 
     def stay(self, peer: Peer, move: str, now_s: float) -> None:
@@ -281,6 +287,16 @@ def _path(message: Handover, towards_old: str, towards_new: str) -> Path:
         towards_new,
         message.advertisements,
         message.cause,
+    )
+
+
+def _answer(message: Handover, turned: Sequence[MovedAdvertisement]) -> Complete:
+    return Complete(
+        move=message.move,
+        client=message.client,
+        new_broker=message.new_broker,
+        advertisements=tuple(each.id for each in turned),
+        cause=message.cause,
     )
 
 

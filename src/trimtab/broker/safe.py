@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trimtab.broker.peers import Peer
 from trimtab.protocol.effects import Effect
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import Complete, Publish
 from trimtab.replication.absent import AbsentClients
 from trimtab.replication.handed_on import HandedOn
 from trimtab.replication.safe_link import SafeLink
@@ -44,6 +44,10 @@ class SafeDelivery:
     def wake(self, now_s: float) -> list[Effect]:
         """Nothing is ever due."""
         return []
+
+    def answer(self, publisher: str, neighbour: str, message: Complete, now_s: float) -> None:
+        """Say behind all that a publisher has said here, which has been passed on."""
+        self._broker.send(neighbour, message, now_s)
 
     def new_link(self) -> SafeLink:
         """A link to a peer."""

@@ -2,7 +2,8 @@
 
 A publisher publishes at its old broker until the new one has greeted and all it has advertised is in force. Then it
 holds back, asks the new broker to take it in once all it has published is accepted, and goes on when two things have
-come: the old broker's end of the move, and the new broker's word that the old stream has passed everywhere.
+come: the old broker's end of the move, and the new broker's word that the old stream has passed everywhere. If a broker
+dies between the two, that word does not come: the publisher tells its new broker everything anew and asks again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class Move:
     def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], now_s: float) -> None:
         self.id = id
         self.broker = target.broker
+        self.old_broker = ""
+        """Where the client comes from, once the new broker was asked."""
         self.cause = target.cause or id
         self.asked_by_broker = bool(target.cause)
         self.began_s = now_s
@@ -55,6 +58,9 @@ class Move:
         """Since when there is no connection to the old broker."""
         self.is_forgotten = False
         """Whether the new broker has forgotten, or was started again, after it was asked."""
+        self.asks_again = False
+        """Whether the move has happened and its answer is lost: the new broker is to be asked, or was, what became of
+        the old stream."""
 
     def waited_s(self, now_s: float) -> float:
         """How long publications have waited, if there are any to be expected."""
@@ -70,6 +76,7 @@ class Move:
     ) -> None:
         """Ask the new broker to take the client in, with what moves."""
         self.has_asked = True
+        self.old_broker = old_broker
         self.may_publish = not self.publishes
         self.asked_ids = {each.new_id: None for each in subscriptions}
         request = MoveIn(
@@ -82,6 +89,25 @@ class Move:
             cause=self.cause,
         )
         self.link.enqueue(request, now_s)
+
+    def begin_to_ask_again(self) -> None:
+        """The answer is lost: ask once more, under another id, for the path may know the one before."""
+        self.id += "+"
+        self.asks_again, self.has_asked = True, False
+        self.is_stranded = False
+
+    def ask_again(self, link: Link, now_s: float) -> None:
+        """Ask the new broker when all that was published at the old one has passed."""
+        self.has_asked = True
+        request = MoveIn(
+            move=self.id,
+            old_broker=self.old_broker,
+            subscriptions=(),
+            publishes=True,
+            has_moved=True,
+            cause=self.cause,
+        )
+        link.enqueue(request, now_s)
 
     def too_long_s(self, config: ClientConfig) -> float | None:
         """When the move has taken too long; None if the old broker has been asked what became of it."""

@@ -445,7 +445,7 @@ class ClientSession:
             self._say_what_waited(now_s)
             self._enqueue_all(self._channels.request_all(), now_s)
             if move.may_publish:
-                effects += self._settle(move, now_s)
+                effects += self._told_how_it_went(move, now_s)
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
         for message in move.early:
@@ -454,15 +454,23 @@ class ClientSession:
                 effects.append(deliver)
         return effects
 
+    def _advertise_anew(self, move: Move, now_s: float) -> None:
+        """The path broke that led here: what moved along it is not known to come from here."""
+        self._names.rename(move.advertisements)
+        for id in move.advertisements:
+            if id in self._advertisements:
+                self._in_force.pop(id, None)
+                self._say(Advertise(id=self._names.of(id), filter=self._advertisements[id]), now_s)
+        move.begin_to_ask_again()
+
+    def _ask_again(self, move: Move, now_s: float) -> None:
+        """Ask what became of the old stream, once ways lead to all who want what is advertised, and so to it."""
+        if move.asks_again and not move.has_asked and all(id in self._in_force for id in self._advertisements):
+            move.ask_again(self.link, now_s)
+
     def _settle(self, move: Move, now_s: float) -> list[Effect]:
-        """The move is over: go on publishing, after advertising anew if the path broke that led here."""
+        """The move is over: go on publishing."""
         self._settling, self._has_published = None, False
-        if move.is_stranded:
-            self._names.rename(move.advertisements)
-            for id in move.advertisements:
-                if id in self._advertisements:
-                    self._in_force.pop(id, None)
-                    self._say(Advertise(id=self._names.of(id), filter=self._advertisements[id]), now_s)
         self._announce_in_force()
         self._release(now_s)
         return [Moved(self.broker, move.waited_s(now_s))]
@@ -514,11 +522,14 @@ class ClientSession:
         return self._begin_again(now_s)
 
     def _begin_again(self, now_s: float) -> list[Effect]:
-        """The broker does not remember this client: tell it everything; a move from or to it is over."""
+        """The broker does not remember this client: tell it everything.
+
+        A move from it is over. So is one to it, but what was published before may be on its way here, and goes first.
+        """
         move, settled = self._move, self._settling
         if move is not None or settled is not None:
             self._names.rename(self._advertisements)
-        self._move = self._settling = None
+        self._move = None
         self._ended_in_move.clear()
         self._said_in_move.clear()
         revived, unaccepted = self._ended.begin_again(self._unaccepted)
@@ -537,7 +548,13 @@ class ClientSession:
         self._unaccepted.clear()
         if move is not None:
             return self._undo_move(move, f"{self.broker} was started again", now_s)
-        return [] if settled is None else [Moved(self.broker, settled.waited_s(now_s))]
+        if settled is None:
+            return []
+        if not settled.publishes:
+            return self._settle(settled, now_s)
+        settled.begin_to_ask_again()
+        self._ask_again(settled, now_s)
+        return []
 
     def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
@@ -569,6 +586,8 @@ class ClientSession:
             elif move is not None and isinstance(message, Refused) and message.about == move.id:
                 effects.extend(self._undo_move(move, message.reason, now_s))
                 break
+            elif self._settling is not None and isinstance(message, Refused) and message.about == self._settling.id:
+                effects.extend(self._settle(self._settling, now_s))  # no way leads to what there was before
             elif isinstance(message, Resume | Stranded):
                 effects.extend(self._publishing_may_go_on(message, now_s))
             elif move is not None and isinstance(message, Stayed) and message.move == move.id:
@@ -580,6 +599,8 @@ class ClientSession:
                 effects.extend(self._message(message, now_s))
         if self._move is not None:
             self._ask_to_move_in(self._move, now_s)
+        elif self._settling is not None:
+            self._ask_again(self._settling, now_s)
         return effects
 
     def receive_run(self, broker: str, arrivals: Sequence[tuple[float, Payload]]) -> list[tuple[float, Deliver]] | None:
@@ -605,9 +626,17 @@ class ClientSession:
         move.told_s, move.may_publish = now_s, True
         move.is_stranded = isinstance(message, Stranded)
         if move is self._settling:
-            return self._settle(move, now_s)
+            return self._told_how_it_went(move, now_s)
         if move.is_stranded:
             self._ask_to_stay(move, now_s)
+        return []
+
+    def _told_how_it_went(self, move: Move, now_s: float) -> list[Effect]:
+        """The move has happened, and the new broker has said whether the old stream has passed."""
+        if not move.is_stranded or move.asks_again:
+            return self._settle(move, now_s)
+        self._advertise_anew(move, now_s)
+        self._ask_again(move, now_s)
         return []
 
     def _message(self, message: AnyMessage, now_s: float) -> list[Effect]:

@@ -220,6 +220,9 @@ class MoveIn(Message, frozen=True, tag="movein"):
     old_session: str = ""
     """The life of the old broker that the client knows, `FIRST_LIFE` if empty; a later one has nothing to hand over."""
 
+    has_moved: bool = False
+    """Whether the client has left the old broker: all it asks is when what it published there has passed."""
+
 
 class Handover(Message, frozen=True, tag="handover"):
     """A marker from the new broker to the old one: behind it every publication also goes to the new one.
@@ -236,6 +239,8 @@ class Handover(Message, frozen=True, tag="handover"):
 
     advertisements: tuple[MovedAdvertisement, ...] = ()
     old_session: str = ""
+    has_moved: bool = False
+    """Whether the client has left the old broker, which has nothing to hand over and answers all the same."""
 
 
 class Complete(Message, frozen=True, tag="complete"):
