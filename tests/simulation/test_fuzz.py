@@ -69,6 +69,10 @@ def test_an_unknown_bug_is_refused_with_the_names_of_all() -> None:
         bug_named("nonsense")
 
 
+def test_a_marker_of_an_undone_move_is_void_when_the_client_has_left_and_come_back() -> None:
+    assert run_plan(draw_plan(1_855)).violations == []
+
+
 def test_the_same_seed_gives_the_same_plan_and_the_same_trace() -> None:
     assert draw_plan(7) == draw_plan(7)
     assert run_plan(draw_plan(7)).trace_hash == run_plan(draw_plan(7)).trace_hash != run_plan(draw_plan(8)).trace_hash

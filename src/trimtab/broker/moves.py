@@ -35,8 +35,8 @@ from trimtab.relocation.migration import Migrations, Path, led_id
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
-_UNDONE_MOVES_MAX_COUNT: Final = 4_096
-"""So many moves that a client has undone are remembered; a marker is not on its way for as long as that many take."""
+_UNDONE_MOVES_MAX_COUNT: Final = 65_536
+"""So many moves that clients have undone are remembered; a marker is not on its way for as long as that many take."""
 
 
 class Moves:
@@ -45,6 +45,9 @@ class Moves:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._migrations = Migrations(self)
+        self._undone: dict[tuple[str, str], None] = {}
+        """Moves that clients have undone here, by their session: markers of them may come late, more than once, and
+        when the client has left and come back."""
         self.moved_in_count = 0
         self.moved_out_count = 0
         """Clients that came from another broker, and that went to one."""
@@ -144,7 +147,7 @@ class Moves:
         client = broker.peers.get(message.client)
         if client is None or client.role != "client":
             return  # it has left the network
-        if not self._is_of_this_life(message) or message.move in client.undone_moves:
+        if not self._is_of_this_life(message) or (client.session, message.move) in self._undone:
             return  # it stays
         broker.send(message.client, End(move=message.move, cause=message.cause), now_s)
         client.moved = message.move
@@ -188,9 +191,9 @@ class Moves:
     def stay(self, peer: Peer, move: str, now_s: float) -> None:
         """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
         if peer.role == "client" and peer.moved != move:
-            peer.undone_moves[move] = None
-            if len(peer.undone_moves) > _UNDONE_MOVES_MAX_COUNT:
-                del peer.undone_moves[next(iter(peer.undone_moves))]
+            self._undone[peer.session, move] = None
+            if len(self._undone) > _UNDONE_MOVES_MAX_COUNT:
+                del self._undone[next(iter(self._undone))]
             self._broker.send(peer.name, Stayed(move=move, cause=move), now_s)
 
     def complete(self, source: str, message: Complete, now_s: float) -> None:

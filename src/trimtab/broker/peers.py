@@ -54,8 +54,6 @@ class Peer:
         """Brokers that are reached through this neighbour, itself included, and their addresses."""
         self.moved = ""
         """The last move that took the client's subscriptions away."""
-        self.undone_moves: dict[str, None] = {}
-        """Moves that the client has undone, the latest of them; their markers may still come, and more than once."""
 
     def strictest_within_s(self) -> float | None:
         """The shortest of the times within which a client wants its publications."""
