@@ -89,16 +89,15 @@ class Surroundings:
         for client in owing.values():
             client.read()
             client.owed_count = 0
-            link = client.session.link
-            for connection in client.connections.values():
-                if connection.unread:
-                    self.owe(client)
-            if len(client.connections) != 1 or link.has_more_than_ack():
+            link, connections = client.session.link, list(client.connections.values())
+            if any(connection.unread for connection in connections):
+                self.owe(client)
+            if len(connections) != 1 or link.has_more_than_ack():
                 client.send()
                 continue
             ack = link.take(now_s)
             if ack is not None:
-                sendings.append((connection, client.name, [ack], now_s))
+                sendings.append((connections[0], client.name, [ack], now_s))
         self.transport.transmit_bundled(sendings)
 
 

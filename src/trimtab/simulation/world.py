@@ -57,10 +57,9 @@ class World:
         """A world without anybody.
 
         With `acknowledge_after_s` acknowledgements that nothing else goes with wait for so long, those of clients
-        perhaps longer. With `bundle_s` frames
-        to and from clients are handed over in bundles of that length, and brokers with a bandwidth commit what they
-        send for that length; each frame keeps its own modelled time. `uplink` says how the output queues of a broker
-        share its bandwidth.
+        perhaps longer. With `bundle_s` frames to and from clients are handed over in bundles of that length, and
+        brokers with a bandwidth commit what they send for that length; each frame keeps its own modelled time.
+        `uplink` says how the output queues of a broker share its bandwidth.
         """
         self._uplink: Uplink = uplink
         self.sizes_bytes: dict[str, int] = {}
