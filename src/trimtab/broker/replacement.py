@@ -7,6 +7,7 @@ is known already and goes no further. What it does not tell again is told to it 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.assistance import Assistance
@@ -204,7 +205,7 @@ class Replacement:
         peer.queue = peer.link.data
         replaced.confirms_late = hello.replica in ("incremental", "incremental-ordered")
         if hello.replica == "incremental":
-            peer.queue = replaced.queue = WaitReadyQueue(peer.link.data, lambda message: self._matching(name, message))
+            peer.queue = replaced.queue = WaitReadyQueue(peer.link.data, partial(self._matching, name))
         elif hello.replica == "synchronous":
             peer.link.hold_data()
         for message in waiting:

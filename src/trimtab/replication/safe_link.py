@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Payload, Sendable
 from trimtab.protocol.link import Link, LinkConfig
@@ -16,16 +17,20 @@ from trimtab.protocol.messages import AnyMessage
 
 
 class NotedQueue(deque[Sendable]):
-    """A queue that tells of each message put into it."""
+    """The queue of a link, which tells of each message put into it; it can be copied with its link."""
 
-    def __init__(self, note: Callable[[], None]) -> None:
+    def __init__(self, note: Callable[[SafeLink], None], link: SafeLink) -> None:
         super().__init__()
         self._note = note
+        self._link = link
 
     def append(self, message: Sendable, /) -> None:
         """One more, told of."""
         super().append(message)
-        self._note()
+        self._note(self._link)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotedQueue, (self._note, self._link), None, iter(self)
 
 
 class SafeLink(Link):
@@ -59,7 +64,7 @@ class SafeLink(Link):
     ) -> None:
         super().__init__(config)
         self._is_end_to_end = is_end_to_end
-        self.data = NotedQueue(lambda: note(self))
+        self.data = NotedQueue(note, self)
         self._kept: deque[Sendable] = deque()
         self._numbers: deque[int] = deque()
         """The numbers of the data messages that have been sent and have not arrived."""
