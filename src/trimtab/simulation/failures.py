@@ -6,6 +6,7 @@ from then on. Whoever starts it makes sure that the life before it is over, as a
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -56,6 +57,32 @@ class StandByPool:
             self._world.at(starts_s, failures.replace, request)
 
 
+def lost_with(
+    broker: Broker, lost_before: Set[tuple[str, int]]
+) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """What may be lost when a broker dies, and all that was in the memory of a broker that has died until now."""
+    held = [message for _, message in broker.data_waiting()]
+    for peer in broker.peers.values():
+        held += [message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)]
+    lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
+    if broker.config.acknowledges == "durable":
+        return set(), set(lost_before)  # what was acknowledged is on a disk
+    if broker.safe is not None:  # with this broker and with one before it; with any one nothing is lost
+        return _not_handed_back(broker) & lost_before, lost | lost_before
+    return lost, lost | lost_before
+
+
+def _not_handed_back(broker: Broker) -> set[tuple[str, int]]:
+    """Publications that have not arrived yet at the neighbour that they are for."""
+    waiting = [
+        message
+        for peer in broker.peers.values()
+        if peer.role == "broker"
+        for message in Link.undelivered_data(peer.link)
+    ]
+    return {(message.publisher, message.sequence) for message in waiting if isinstance(message, Publish)}
+
+
 class Failures:
     """What fails in a world."""
 
@@ -90,33 +117,10 @@ class Failures:
     def _forget(self, host: BrokerHost) -> None:
         """Note which publications are lost with a broker, and whose may come again."""
         broker = host.broker
-        held = [message for _, message in broker.data_waiting()]
-        for peer in broker.peers.values():
-            held += [
-                message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)
-            ]
-        lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
-        if broker.config.acknowledges == "durable":
-            lost = set()  # what was acknowledged is on a disk
-        elif broker.safe is not None:
-            may_be_lost = self._not_handed_back(broker) & self.lost_with_brokers
-            self.lost_with_brokers |= lost
-            lost = may_be_lost  # with this broker and with one before it; with any one nothing is lost
-        else:
-            self.lost_with_brokers |= lost
+        lost, self.lost_with_brokers = lost_with(broker, self.lost_with_brokers)
         hosts = self._world.clients
         clients = [name for name in broker.peers if name in hosts and hosts[name].session.broker == broker.name]
         self._world.checker.broker_died(clients, lost)  # without those on their way here: theirs is another broker
-
-    def _not_handed_back(self, broker: Broker) -> set[tuple[str, int]]:
-        """Publications that have not arrived yet at the neighbour that they are for."""
-        waiting = [
-            message
-            for peer in broker.peers.values()
-            if peer.role == "broker"
-            for message in Link.undelivered_data(peer.link)
-        ]
-        return {(message.publisher, message.sequence) for message in waiting if isinstance(message, Publish)}
 
     def hang(self, name: str) -> None:
         """Let a broker do nothing any more while its connections stand."""

@@ -2,17 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
+from trimtab.broker.core import Broker
+from trimtab.client.session import ClientSession
+from trimtab.language import Publication
+from trimtab.protocol.effects import Close
+from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.expected_tables import Placed, table_mistakes
-from trimtab.simulation.world import World
 
 _TABLES_SUBSCRIPTIONS_MAX_COUNT: Final = 3_000
 """Comparing tables takes the square of this; larger networks are checked by their deliveries alone."""
 
 
-def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
+class RestingBroker(Protocol):
+    """A broker of a world at rest."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def broker(self) -> Broker: ...
+
+    @property
+    def is_dead(self) -> bool: ...
+
+
+class RestingClient(Protocol):
+    """A client of a world at rest."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def session(self) -> ClientSession: ...
+
+    @property
+    def dismissed_because(self) -> str: ...
+
+    @property
+    def held_back(self) -> deque[Publication]: ...
+
+
+class RestingWorld(Protocol):
+    """What is looked at of a world at rest."""
+
+    @property
+    def now_s(self) -> float: ...
+
+    @property
+    def is_at_rest(self) -> bool: ...
+
+    @property
+    def checker(self) -> DeliveryChecker: ...
+
+    @property
+    def closed(self) -> list[Close]: ...
+
+    @property
+    def brokers(self) -> Mapping[str, RestingBroker]: ...
+
+    @property
+    def clients(self) -> Mapping[str, RestingClient]: ...
+
+
+def check_rest(world: RestingWorld, links: Sequence[tuple[str, str]]) -> None:
     """Tell the world's checker what is wrong."""
     checker = world.checker
     if not world.is_at_rest:
