@@ -57,9 +57,7 @@ class StandByPool:
             self._world.at(starts_s, failures.replace, request)
 
 
-def lost_with(
-    broker: Broker, lost_before: Set[tuple[str, int]]
-) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+def lost_with(broker: Broker, lost_before: Set[tuple[str, int]]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
     """What may be lost when a broker dies, and all that was in the memory of a broker that has died until now."""
     held = [message for _, message in broker.data_waiting()]
     for peer in broker.peers.values():

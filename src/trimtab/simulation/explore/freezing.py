@@ -21,21 +21,23 @@ import msgspec
 
 from trimtab.language import Filter
 
-NOT_DECIDING: Final = frozenset({
-    "counters",  # what a broker has done since it began
-    "meters",
-    "_checker",  # who is told what a broker does
-    "acks_count",  # a sign of life for those who watch, and nobody watches
-    "delays",
-    "deliveries_count",
-    "accepted_count",
-    "published_count",
-    "moved_in_count",
-    "moved_out_count",
-    "_version",  # of an index of filters, for readers that have begun to read
-    "_times",  # of when to look after whom; those that count stand in another field
-    "_shapes",  # what was worked out before
-})
+NOT_DECIDING: Final = frozenset(
+    {
+        "counters",  # what a broker has done since it began
+        "meters",
+        "_checker",  # who is told what a broker does
+        "acks_count",  # a sign of life for those who watch, and nobody watches
+        "delays",
+        "deliveries_count",
+        "accepted_count",
+        "published_count",
+        "moved_in_count",
+        "moved_out_count",
+        "_version",  # of an index of filters, for readers that have begun to read
+        "_times",  # of when to look after whom; those that count stand in another field
+        "_shapes",  # what was worked out before
+    }
+)
 """Fields that are left out: they count or measure, or repeat what other fields say."""
 
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})

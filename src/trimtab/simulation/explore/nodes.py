@@ -35,13 +35,21 @@ from trimtab.protocol.effects import (
     Shut,
     Taken,
 )
-from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Recovered
+from trimtab.protocol.events import (
+    Connected,
+    Disconnected,
+    Event,
+    LinkRemoved,
+    MoveTo,
+    Received,
+    Recovered,
+    Stored,
+    Wake,
+)
 from trimtab.protocol.events import Step as StepEvent
-from trimtab.protocol.events import Stored, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.messages import Publish
-from trimtab.simulation.broker_host import ObservedBroker, subscription_of
-from trimtab.simulation.checkers import DeliveryChecker
+from trimtab.simulation.broker_host import ObservedBroker
 from trimtab.simulation.explore.cases import Act, Case
 from trimtab.simulation.explore.freezing import freeze
 from trimtab.simulation.explore.incarnations import client_of
@@ -226,6 +234,8 @@ class Nodes:
                 effects += session.handle(MoveTo(act.broker), now_s)
             case "leave":
                 calls.append(("left", (name,)))
+            case "away" | "back":
+                pass
         return self._finish_client(session, effects, calls, now_s)
 
     # ---- after an event ----
@@ -239,9 +249,7 @@ class Nodes:
         node.consumed()
         return self._finish_client(node, effects, [], now_s)
 
-    def _finish_client(
-        self, session: ClientSession, effects: list[Effect], calls: list[Call], now_s: float
-    ) -> Outcome:
+    def _finish_client(self, session: ClientSession, effects: list[Effect], calls: list[Call], now_s: float) -> Outcome:
         frames: list[tuple[str, Payload | Ack]] = []
         for _ in range(_WAKES_MAX_COUNT):
             for broker in self._case.brokers:
@@ -264,7 +272,7 @@ class Nodes:
                 case _:
                     pass
         at = "" if session.is_moving else session.broker
-        number = self._intern(session, session.wake_at_s(), False, (), session.waiting_count > 0, at)
+        number = self._intern(session, waits=session.waiting_count > 0, at=at)
         wanted = tuple(each for each in effects if isinstance(each, Open | Shut | Close | Moved | NotMoved))
         return Outcome(number, self._intern_frames(frames), self._intern_calls(calls), wanted)
 
@@ -290,7 +298,7 @@ class Nodes:
             effects += broker.handle(Wake(), now_s)
         may_send = tuple(sorted(peer for peer in broker.sendable() if peer in slow))
         may_step = bool(broker.input_count)
-        number = self._intern(broker, broker.wake_at_s(), may_step, may_send, False, "")
+        number = self._intern(broker, may_step=may_step, may_send=may_send)
         calls = [(name, arguments) for name, arguments in NOTES.calls]
         wanted = tuple(each for each in effects if isinstance(each, Append | Forget | Close))
         return Outcome(number, self._intern_frames(sent), self._intern_calls(calls), wanted)
@@ -317,7 +325,13 @@ class Nodes:
     # ---- numbers ----
 
     def _intern(
-        self, node: Any, wake_s: float | None, may_step: bool, may_send: tuple[str, ...], waits: bool, at: str
+        self,
+        node: Any,
+        *,
+        may_step: bool = False,
+        may_send: tuple[str, ...] = (),
+        waits: bool = False,
+        at: str = "",
     ) -> int:
         image = pickle.dumps(node, 5)
         number = self._number_by_image.get(image)
@@ -326,7 +340,7 @@ class Nodes:
             number = self._number_by_hash.get(hash)
             if number is None:
                 number = self._number_by_hash[hash] = len(self._nodes)
-                self._nodes.append(Node(image, wake_s, may_step, may_send, waits, at))
+                self._nodes.append(Node(image, node.wake_at_s(), may_step, may_send, waits, at))
             self._number_by_image[image] = number
         return number
 

@@ -8,7 +8,7 @@ import msgspec
 
 from trimtab.protocol.effects import Deliver, Moved, NotMoved
 from trimtab.protocol.frames import Ack, Hello, Payload
-from trimtab.protocol.messages import Confirmed, MoveIn, Publish
+from trimtab.protocol.messages import MoveIn, Publish
 from trimtab.simulation.explore.nodes import Item, Left
 from trimtab.simulation.explore.state import UP, Action, State, World
 
@@ -127,6 +127,7 @@ def _item(item: Item) -> str:
 def _message(message: object) -> str:
     """A message for people.
 
+    >>> from trimtab.protocol.messages import Confirmed
     >>> _message(Publish(publisher="p", sequence=1, values={"a": 1}, origin_s=0.0)), _message(Confirmed(id="p/a1"))
     ('p:1', 'Confirmed p/a1')
     """

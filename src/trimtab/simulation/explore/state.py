@@ -2,7 +2,8 @@
 
 What is explored. Every order in which links deliver, every moment of death and of what follows it (a replica starts,
 clients find it, a disk has written), and every moment at which applications do the next thing of their scripts. What is
-not: time passes only when nothing else can happen, so that a timeout never overtakes a message.
+not: time passes only when nothing else can happen, so that a timeout never overtakes a message; only who is away may
+stay away while it passes.
 
 Two reductions, both without loss. (1) A direction of a link delivers all that is under way at once. To deliver less
 means to deliver a prefix; that prefix could have been delivered before the rest was sent, because a delivery changes
@@ -167,7 +168,7 @@ class World:
             if nodes[place] != GONE and known[nodes[place]].may_step:
                 found.append(("step", place, 0))
         for number, status in enumerate(state.connections):
-            if status == DOWN and number >= len(self.case.links) and nodes[self.place[self.pairs[number][1]]] != GONE:
+            if status == DOWN and number >= len(self.case.links) and self._may_reconnect(state, number):
                 found.append(("reconnect", number, 0))
         for place in range(len(self.brokers)):
             if nodes[place] == GONE:
@@ -179,13 +180,32 @@ class World:
             if nodes[place] != GONE:
                 for peer in known[nodes[place]].may_send:
                     found.append(("send", place, self.place[peer]))
-        if not found and self.next_time_s(state) is not None:
+        if all(self._can_wait(state, action) for action in found) and self.next_time_s(state) is not None:
             found.append(("pass", 0, 0))
         for name in self.case.dies:
             place = self.place[name]
             if nodes[place] != GONE and not state.deaths[place]:
                 found.append(("kill", place, 0))
         return found
+
+    def _may_reconnect(self, state: State, number: int) -> bool:
+        client, broker = self.pairs[number]
+        return state.nodes[self.place[broker]] != GONE and not self._is_away(state, client)
+
+    def _is_away(self, state: State, client: str) -> bool:
+        """Whether a client has gone away and has not come back."""
+        done = [
+            act.what
+            for script, done_count in zip(self.case.scripts, state.scripts, strict=True)
+            for act in script[:done_count]
+            if act.client == client and act.what in ("away", "back")
+        ]
+        return done[-1:] == ["away"]
+
+    def _can_wait(self, state: State, action: Action) -> bool:
+        """Whether time may pass before something happens: who is away may be away for long."""
+        what, number, _ = action
+        return what == "act" and self.case.scripts[number][state.scripts[number]].what == "back"
 
     def is_at_rest(self, actions: Sequence[Action]) -> bool:
         """Whether nothing happens by itself any more: nobody need die."""
@@ -199,6 +219,8 @@ class World:
         node = self.nodes[number]
         if act.what == "leave":
             return not node.waits
+        if act.what == "away":
+            return bool(node.at) and state.connections[self.pair[act.client, node.at]] == UP
         if act.what == "move":
             wanted = [
                 self.pairs[each][1]
@@ -316,6 +338,9 @@ class Change:
             self._nodes[place] = GONE
             for broker in self._world.brokers:
                 self._shut(act.client, broker)
+        elif act.what == "away":
+            for broker in self._world.brokers:
+                self._break(self._world.pair[act.client, broker])
 
     def _carry_out(self, place: int, name: str, effect: Effect) -> None:
         match effect:
@@ -366,6 +391,19 @@ class Change:
         elif status == DOWN:
             self._connections[number] = ABSENT
 
+    def _break(self, number: int) -> None:
+        """A connection breaks, and what is under way in it is lost; both ends notice it, if they are there."""
+        first, second = self._world.pairs[number]
+        status = self._connections[number]
+        self._queues[2 * number] = self._queues[2 * number + 1] = ()
+        if status == CLOSING:
+            self._connections[number] = ABSENT
+        elif status == UP:
+            self._connections[number] = DOWN
+            for name, peer in ((first, second), (second, first)):
+                if self._nodes[self._world.place[name]] != GONE:
+                    self.let(self._world.place[name], "disconnect", peer)
+
     def deliver(self, queue: int) -> None:
         """All that is under way in a direction arrives."""
         number = queue // 2
@@ -402,20 +440,11 @@ class Change:
         self._deaths[place] += 1
         self._disks[place] = Disk(self._disks[place].stored)
         for number, ends in enumerate(world.pairs):
-            if name not in ends:
-                continue
-            status = self._connections[number]
-            self._queues[2 * number] = self._queues[2 * number + 1] = ()
-            if status == UP:
-                self._connections[number] = DOWN
-                other = world.place[ends[1] if ends[0] == name else ends[0]]
-                if self._nodes[other] != GONE:
-                    self.let(other, "disconnect", name)
-            elif status == CLOSING:
-                self._connections[number] = ABSENT
+            if name in ends:
+                self._break(number)
 
     def start(self, place: int) -> None:
-        """Another incarnation of a broker begins; its neighbours connect to it, clients do when they get round to it."""
+        """Another incarnation of a broker begins; its neighbours connect to it at once, its clients some time later."""
         world, name = self._world, self._world.names[place]
         config = world.config(name, self._deaths[place])
         self.take(place, world.nodes.begin_broker(config, self._disks[place].stored, self._now_s))
@@ -483,4 +512,3 @@ class _Resting:
         self.clients: Mapping[str, _RestingClient] = {
             name: _RestingClient(name, node) for name, node in there if not isinstance(node, Broker)
         }
-
