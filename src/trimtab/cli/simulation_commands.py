@@ -11,6 +11,7 @@ import typer
 
 from trimtab.cli import figure_commands, story_commands
 from trimtab.cli.coordination_tables import run_coordination_and_tell
+from trimtab.cli.explore_command import sim_explore
 from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.relocation_tables import run_relocation_and_tell
 from trimtab.cli.replication_commands import replication_table
@@ -260,6 +261,7 @@ def _milliseconds(value_s: float) -> str:
 
 
 app.command("replication-table")(replication_table)
+app.command("explore")(sim_explore)
 
 
 @app.command("fuzz")

@@ -5,7 +5,7 @@ The cases named after a rule's trace come from the design's rules on deaths, res
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -108,7 +108,7 @@ def _publisher_moves(dies: str, role: str) -> Case:
     )
 
 
-CASES: Final[Sequence[Case]] = (
+CASES: Final[tuple[Case, ...]] = (
     Case(
         "leave-death",
         "p publishes 3, is acknowledged and leaves; B2, slow towards B3, dies (rule 2)",

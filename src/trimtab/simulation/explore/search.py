@@ -68,7 +68,7 @@ def explore(
     *,
     is_reduced: bool = True,
 ) -> Exploration:
-    """Explore a case until it is complete or so many states were seen; unreduced only to show that reducing is sound."""
+    """Explore a case until it is complete or so many states were seen; unreduced to show that reducing is sound."""
     with _python_engine(), nullcontext() if bug is None else bug.active():
         return _Search(World(case, level), states_max_count, on_progress, is_reduced=is_reduced).run()
 
