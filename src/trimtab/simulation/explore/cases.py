@@ -170,6 +170,16 @@ CASES: Final[tuple[Case, ...]] = (
         levels=("durable",),
     ),
     Case(
+        "earlier-incarnation",
+        "p publishes 1 at B3 and moves to B2, which is slow; B3 dies before B2 has processed its Complete (rule 4)",
+        _LINE,
+        _clients("B3", "B1"),
+        _SETUP,
+        ((_publish(1), _move("p", "B2"), _publish(2)),),
+        dies=("B3",),
+        slow_brokers=("B2",),
+    ),
+    Case(
         "handover-before-publication",
         "p at B1 publishes 2 while s moves from B3 to B4; B2 takes the Handover first and dies (rule 2)",
         _STAR,

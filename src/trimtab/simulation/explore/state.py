@@ -164,9 +164,6 @@ class World:
         for place, disk in enumerate(state.disks):
             if disk.pending and nodes[place] != GONE:
                 found.append(("store", place, 0))
-        for place in range(len(self.brokers)):
-            if nodes[place] != GONE and known[nodes[place]].may_step:
-                found.append(("step", place, 0))
         for number, status in enumerate(state.connections):
             if status == DOWN and number >= len(self.case.links) and self._may_reconnect(state, number):
                 found.append(("reconnect", number, 0))
@@ -178,8 +175,9 @@ class World:
                 found.append(("act", script, 0))
         for place in range(len(self.brokers)):
             if nodes[place] != GONE:
-                for peer in known[nodes[place]].may_send:
-                    found.append(("send", place, self.place[peer]))
+                if known[nodes[place]].may_step:
+                    found.append(("step", place, 0))
+                found += (("send", place, self.place[peer]) for peer in known[nodes[place]].may_send)
         if all(self._can_wait(state, action) for action in found) and self.next_time_s(state) is not None:
             found.append(("pass", 0, 0))
         for name in self.case.dies:
