@@ -190,7 +190,7 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(
         "absent-filter",
-        "B3 dies while its client s is away; p at B1 advertises only then and publishes 2 (rule 3)",
+        "B3 dies while its client s is away and p at B1, which has not advertised before, publishes 2 (rule 3)",
         _LINE,
         _clients("B1", "B3"),
         (Act("s", "subscribe", "a > 0"),),

@@ -1,0 +1,232 @@
+"""The explorer: canonical states, sound reduction, and which cases the present code breaks."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from trimtab.broker.config import Acknowledges, BrokerConfig
+from trimtab.broker.core import Broker
+from trimtab.cli.main import app
+from trimtab.matching.engines import ENGINE_VARIABLE
+from trimtab.simulation.bugs import BUGS, bug_named
+from trimtab.simulation.explore.cases import CASE_BY_NAME, CASES, Act, Case
+from trimtab.simulation.explore.freezing import freeze
+from trimtab.simulation.explore.search import Exploration, explore
+from trimtab.simulation.explore.state import State, World
+from trimtab.simulation.replication_bugs import REPLICATION_BUGS
+
+KNOWN_TO_BREAK: Final[dict[str, tuple[Acknowledges, int, str]]] = {
+    "leave-death": ("safe", 300, "missing"),
+    "unadvertise-death": ("safe", 300, "missing"),
+    "publisher-move-death-b2": ("safe", 600, "missing"),
+    "publisher-move-death-b3": ("safe", 800, "missing"),
+    "restart-backlog": ("safe", 300, "missing"),
+    "earlier-incarnation": ("safe", 500, "tables"),
+    "subscriber-move-death-b1": ("safe", 60_000, "missing"),
+    "absent-filter": ("safe", 60_000, "missing"),
+    "two-stays": ("safe", 60_000, "missing"),
+}
+"""Cases that the brokers and clients of today break: the level, the states within which that shows, and how.
+
+Whoever mends one takes its row out. Rows that need many states are looked at by hand (docs/simulation.md)."""
+
+_FEW_COUNT: Final = 200
+_SHOWN_WITHIN_COUNT: Final = 1_000
+
+_PAIR: Final = Case(
+    "pair",
+    "two brokers",
+    (("B1", "B2"),),
+    (("p", "B1"), ("s", "B2")),
+    (Act("p", "advertise", "a > 0"), Act("s", "subscribe", "a > 0")),
+    ((Act("p", "publish", values=(1,)),),),
+    dies=("B2",),
+)
+
+
+def _kinds(exploration: Exploration) -> set[str]:
+    return {violation.kind for found in exploration.found for violation in found.violations}
+
+
+# ---- canonical hashes ----
+
+
+def test_equal_objects_have_the_same_hash_whatever_the_order_of_their_dictionaries_and_sets() -> None:
+    assert freeze({"a": {1, 2}, "b": [3]}) == freeze({"b": [3], "a": {2, 1}})
+
+
+def test_order_in_queues_and_who_shares_an_object_count() -> None:
+    shared = ["x"]
+
+    assert freeze([1, 2]) != freeze([2, 1])
+    assert freeze([shared, shared]) != freeze([["x"], ["x"]])
+
+
+def test_a_broker_that_has_only_counted_more_has_the_same_hash() -> None:
+    counted, other = Broker(BrokerConfig("B1")), Broker(BrokerConfig("B1"))
+    counted.counters.publications_in_count += 1
+
+    assert freeze(counted) == freeze(other) != freeze(Broker(BrokerConfig("B2")))
+
+
+def test_events_at_different_nodes_lead_to_the_same_state_in_either_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE_VARIABLE, "python")
+    case = msgspec.structs.replace(
+        _PAIR, scripts=((Act("p", "publish", values=(1,)),), (Act("s", "subscribe", "a > 5"),))
+    )
+    world = World(case, "safe")
+    first = world.begin()
+
+    def after(scripts: tuple[int, ...]) -> State:
+        state = first
+        for script in scripts:
+            state = world.step(state, ("act", script, 0))
+        return state
+
+    assert after((0, 1)) == after((1, 0)) != first
+
+
+# ---- the search ----
+
+
+@pytest.mark.parametrize("level", ["received", "safe", "durable"])
+def test_a_pair_of_brokers_is_explored_to_the_end_and_keeps_its_promises(level: Acknowledges) -> None:
+    exploration = explore(_PAIR, level, 50_000)
+
+    assert (exploration.left_count, exploration.found) == (0, ())
+    assert exploration.ends_count > 1
+
+
+def test_the_reduction_leaves_out_states_but_no_end() -> None:
+    reduced, whole = explore(_PAIR, "safe", 50_000), explore(_PAIR, "safe", 50_000, is_reduced=False)
+
+    assert reduced.left_count == whole.left_count == 0
+    assert reduced.states_count < whole.states_count
+    assert reduced.ends_count == whole.ends_count
+
+
+def test_exploring_twice_gives_the_same() -> None:
+    case = CASE_BY_NAME["publisher-move-death-b2"]
+    once, again = explore(case, "safe", 600), explore(case, "safe", 600)
+
+    assert msgspec.structs.replace(once, took_s=0.0) == msgspec.structs.replace(again, took_s=0.0)
+
+
+def test_what_is_left_at_the_bound_is_told() -> None:
+    exploration = explore(_PAIR, "safe", 50)
+
+    assert exploration.states_count >= 50
+    assert exploration.left_count > 0
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+
+    explore(CASE_BY_NAME["unsubscribe-death"], "safe", 12_000, None, lambda seen, left: told.append((seen, left)))
+
+    assert told
+    assert all(0 < left < seen for seen, left in told)
+
+
+# ---- the cases ----
+
+
+@pytest.mark.parametrize(("case", "level"), [(case, level) for case in CASES for level in case.levels], ids=str)
+def test_few_states_of_each_case_hold_no_violation_that_is_not_known(case: Case, level: Acknowledges) -> None:
+    exploration = explore(case, level, _FEW_COUNT)
+
+    assert exploration.states_count >= _FEW_COUNT
+    assert not exploration.violated_count or case.name in KNOWN_TO_BREAK
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (_, count, _) in KNOWN_TO_BREAK.items() if count <= _SHOWN_WITHIN_COUNT]
+)
+def test_cases_that_are_known_to_break_do(name: str) -> None:
+    level, states_count, kind = KNOWN_TO_BREAK[name]
+
+    assert kind in _kinds(explore(CASE_BY_NAME[name], level, states_count))
+
+
+def test_known_cases_exist_and_names_are_unique() -> None:
+    assert set(KNOWN_TO_BREAK) <= set(CASE_BY_NAME)
+    assert len(CASE_BY_NAME) == len(CASES)
+
+
+def test_two_adjacent_deaths_are_for_durable_only() -> None:
+    assert CASE_BY_NAME["adjacent-deaths"].levels == ("durable",)
+
+
+@pytest.mark.parametrize(
+    ("bug", "case", "kind"),
+    [
+        ("skip-session-duplicate-check", "subscriber-move-death-b2", "delivered twice"),
+        ("done-when-processed", "adjacent-deaths", "missing"),
+    ],
+)
+def test_deliberate_bugs_are_found_in_cases_that_hold(bug: str, case: str, kind: str) -> None:
+    level: Acknowledges = "durable" if case == "adjacent-deaths" else "safe"
+    known = bug_named(bug, (*BUGS, *REPLICATION_BUGS))
+
+    assert kind in _kinds(explore(CASE_BY_NAME[case], level, 1_000, known))
+    assert not explore(CASE_BY_NAME[case], level, 1_000).violated_count
+
+
+# ---- transcripts and the command ----
+
+
+def _run(*arguments: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["sim", "explore", *arguments])
+    assert result.exit_code == exit_code, result.output
+    return result.stdout
+
+
+def test_a_violation_is_told_with_all_that_led_to_it() -> None:
+    text = _run("--case", "leave-death", "--level", "safe", "--states", "300", exit_code=1)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+
+    assert "missing: p:1 to s/s1" in lines
+    assert "1 p publish 1, 2, 3" in lines
+    assert "8 p leave" in lines
+    assert any("B2 DIES, under way: " in line and "in its queues: for B3 p:1, p:2, p:3" in line for line in lines)
+    assert any(line.endswith("B2 starts again as a replica") for line in lines)
+    assert any("Unclaimed, p:1, p:2, p:3, Unadvertise p/a1" in line for line in lines)
+
+
+def test_json_has_counts_and_transcripts() -> None:
+    text = _run("--case", "leave-death", "--level", "safe", "--states", "300", "--json", exit_code=1)
+    (exploration,) = json.loads(text)["explorations"]
+
+    assert (exploration["case"], exploration["level"]) == ("leave-death", "safe")
+    assert exploration["states_count"] >= 300
+    assert exploration["found"][0]["violations"][0] == {"kind": "missing", "text": "p:1 to s/s1"}
+    assert "publish 1, 2, 3" in exploration["found"][0]["transcript"][0]
+
+
+def test_all_levels_of_a_case_are_explored_and_nothing_wrong_is_exit_code_0() -> None:
+    text = _run("--case", "subscriber-move-death-b3", "--states", "50")
+
+    assert [line.split()[1] for line in text.splitlines()] == ["received", "safe", "durable"]
+
+
+def test_cases_are_listed() -> None:
+    assert [line.split()[0] for line in _run("--list").splitlines()] == [case.name for case in CASES]
+    assert [each["name"] for each in json.loads(_run("--list", "--json"))] == [case.name for case in CASES]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--case", "nothing"),
+        ("--level", "certain"),
+        ("--case", "adjacent-deaths", "--level", "safe"),
+        ("--bug", "nothing"),
+    ],
+)
+def test_what_does_not_exist_is_refused(arguments: tuple[str, ...]) -> None:
+    _run(*arguments, exit_code=2)
