@@ -27,6 +27,7 @@ KNOWN_TO_BREAK: Final[dict[str, tuple[Acknowledges, int, str]]] = {
     "publisher-move-death-b3": ("safe", 800, "missing"),
     "restart-backlog": ("safe", 300, "missing"),
     "earlier-incarnation": ("safe", 500, "tables"),
+    "absent-client-move": ("safe", 500, "tables"),
     "subscriber-move-death-b1": ("safe", 60_000, "missing"),
     "absent-filter": ("safe", 60_000, "missing"),
     "two-stays": ("safe", 60_000, "missing"),

@@ -52,6 +52,8 @@ class Case(msgspec.Struct, frozen=True):
     """Brokers and the peers to whom to send is an event of its own."""
     slow_brokers: tuple[str, ...] = ()
     """Brokers for which to process a publication is an event of its own."""
+    data_window_count: int = 1024
+    """Publications that may be under way on a link of a broker."""
     levels: tuple[Acknowledges, ...] = ("safe", "durable")
 
     @property
@@ -94,10 +96,10 @@ def _subscriber_moves(dies: str, role: str) -> Case:
     )
 
 
-def _publisher_moves(dies: str, role: str) -> Case:
+def _publisher_moves(dies: str, role: str, trace: str = "") -> Case:
     return Case(
         f"publisher-move-death-{dies.lower()}",
-        f"p publishes 2, moves from B1 to B3, where s is, and publishes 1; {role} {dies} dies",
+        f"p publishes 2, moves from B1 to B3, where s is, and publishes 1; {role} {dies} dies{trace}",
         _LINE,
         _clients("B1", "B3"),
         _SETUP,
@@ -134,7 +136,7 @@ CASES: Final[tuple[Case, ...]] = (
     _subscriber_moves("B1", "the old broker"),
     _subscriber_moves("B2", "the one between"),
     _subscriber_moves("B3", "the new broker"),
-    _publisher_moves("B1", "the old broker"),
+    _publisher_moves("B1", "the old broker", " with its Complete (rule 6)"),
     _publisher_moves("B2", "the one between"),
     _publisher_moves("B3", "the new broker"),
     Case(
@@ -187,6 +189,16 @@ CASES: Final[tuple[Case, ...]] = (
         _SETUP,
         ((_publish(1), _publish(2)), (_move("s", "B4"),)),
         dies=("B2",),
+    ),
+    Case(
+        "absent-client-move",
+        "p at B1 publishes 3 for s, which never comes back to B3 and moves to B1; links have room for 1 (rule 1)",
+        _LINE,
+        _clients("B1", "B3"),
+        _SETUP,
+        ((_publish(1), _publish(2), _publish(3)), (Act("s", "away"), _move("s", "B1"))),
+        data_window_count=1,
+        levels=_ALL_LEVELS,
     ),
     Case(
         "absent-filter",

@@ -12,6 +12,7 @@ import msgspec
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.client.config import ClientConfig
+from trimtab.protocol.link import LinkConfig
 from trimtab.replication.config import ReplicationConfig
 
 TakenBy: TypeAlias = Literal["replica", "restart"]
@@ -21,12 +22,15 @@ LEASE_S: Final = 20.0
 """How long a client may be away; times are short, for nothing else happens while they pass."""
 
 
-def first_incarnation(name: str, neighbours: Sequence[str], level: Acknowledges) -> BrokerConfig:
+def first_incarnation(
+    name: str, neighbours: Sequence[str], level: Acknowledges, data_window_count: int
+) -> BrokerConfig:
     """A broker that nobody was before."""
     return BrokerConfig(
         name,
         neighbours=tuple(neighbours),
         acknowledges=level,
+        link=LinkConfig(data_window_count=data_window_count),
         client_lease_s=LEASE_S,
         replication=ReplicationConfig(clients_return_within_s=4.0),
     )

@@ -94,7 +94,7 @@ def _consequences(world: World) -> list[str]:
                 told.append(f"{arguments[0]} is in force")
             case "accepted":
                 told.append(f"{arguments[0]}:{arguments[1]} is taken over")
-            case "lapsed":
+            case "lapsed" if arguments[0]:
                 told.append(f"the lease of {', '.join(arguments[0])} ends")
             case _:
                 pass

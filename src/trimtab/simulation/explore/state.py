@@ -140,7 +140,7 @@ class World:
                 known = next_incarnation(self.config(broker, deaths_count - 1), self.case.taken_by)
             else:
                 neighbours = [b if a == broker else a for a, b in self.case.links if broker in (a, b)]
-                known = first_incarnation(broker, neighbours, self.level)
+                known = first_incarnation(broker, neighbours, self.level, self.case.data_window_count)
             self._configs[broker, deaths_count] = known
         return known
 
