@@ -30,6 +30,7 @@ KNOWN_TO_BREAK: Final[dict[str, tuple[Acknowledges, int, str]]] = {
     "absent-client-move": ("safe", 500, "tables"),
     "subscriber-move-death-b1": ("safe", 60_000, "missing"),
     "absent-filter": ("safe", 60_000, "missing"),
+    "publisher-move-death-b1": ("durable", 60_000, "missing"),
     "two-stays": ("safe", 60_000, "missing"),
 }
 """Cases that the brokers and clients of today break: the level, the states within which that shows, and how.
