@@ -202,6 +202,7 @@ class Broker:
             config.replica,
             config.assists,
             config.reorders,
+            order=config.order,
         )
 
     @property
