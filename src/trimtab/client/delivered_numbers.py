@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 REMEMBERED_MAX_COUNT: Final = 10_000
-"""So many numbers of each publisher are remembered, over all its sessions, the latest; far more than can overtake each other."""
+"""So many numbers of each publisher, of all its sessions, are remembered, the latest; more than overtake each other."""
 
 
 class DeliveredNumbers:
