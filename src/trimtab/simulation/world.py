@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.core import Broker
 from trimtab.client.config import HOLD_BACK_WITHIN_S, MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, Publication, Value
@@ -26,7 +27,7 @@ from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
 from trimtab.simulation.back_end import BackEnd
-from trimtab.simulation.broker_host import BoundedBroker, BrokerHost, ObservedBroker
+from trimtab.simulation.broker_host import BrokerHost, CheckingObserver
 from trimtab.simulation.capacity import Capacity, matching_delay_s
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.client_host import ClientHost, Surroundings
@@ -190,9 +191,8 @@ class World:
 
     def start_broker(self, config: BrokerConfig, capacity: Capacity, agents: Sequence[Agent]) -> BrokerHost:
         """Start a broker on a machine of its own; one of the same name is found no more."""
-        kind = ObservedBroker if config.slow_policy == "block" else BoundedBroker
         host = self.brokers[config.name] = BrokerHost(
-            kind(config, self.checker, agents, self.now_s),
+            Broker(config, agents, self.now_s, observer=CheckingObserver(config, self.checker)),
             capacity,
             self.clock,
             self.transport,
