@@ -316,11 +316,14 @@ def test_a_broker_is_replaced_by_hand_by_another_protocol(tmp_path: Path) -> Non
         wait_for(lambda: bool(failures(network, "B1")), "noticed")
         assert failures(network, "B1")[0].outcome == "waits for trimtab replace"
         assert trimtab("status", file).exit_code == 1
-        result = trimtab("replace", "B2", file, "--protocol", "incremental")
+        disorderly = trimtab("replace", "B2", file, "--protocol", "incremental")
+        assert disorderly.exit_code == 1
+        assert "incremental does not keep each publisher's order" in disorderly.stderr
+        result = trimtab("replace", "B2", file, "--protocol", "incremental-ordered")
         assert (result.exit_code, result.stdout) == (0, "B2 is replaced\n"), result.stderr
         status = status_of(network, "B2")
         assert status is not None
-        assert status.replica == "incremental"
+        assert status.replica == "incremental-ordered"
         shown = trimtab("status", file)
         assert shown.exit_code == 0
         assert "incremental" in shown.stdout

@@ -93,7 +93,6 @@ def test_with_reordering_each_subscriber_gets_all_in_order_from_all_publishers(p
 
 def test_without_reordering_nothing_is_lost_but_order_is() -> None:
     world = star(assisting="scheduling")
-    world.keeps_order = False
     world.add_client("any", "B2")
     world.run(1.1)
     world.subscribe("any", Filter.parse("a > 5"))

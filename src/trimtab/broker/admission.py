@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trimtab.load.agents import ClientStayed
 from trimtab.protocol.messages import Redirect
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Admission:
         self._by_hand_count = 0
         self._outcomes: dict[str, str] = {}
         """How moves by hand ended, by cause: empty if the client has moved, otherwise why not."""
+        self._keeps_clients = False
+
+    def keep_clients(self) -> None:
+        """Let every client stay from here on; whoever wants one to move is told that it stays."""
+        self._keeps_clients = True
 
     def admit(self, client: str, to_broker: str, cause: str, now_s: float) -> str:
         """Ask a client to move; returns why it is not asked, empty if it is."""
@@ -38,6 +44,9 @@ class Admission:
         if broker.reach.towards(to_broker) is None:
             return f"no way leads to {to_broker}"
         self._asked[client] = cause
+        if self._keeps_clients:
+            broker.tell_agents_of_move(ClientStayed(client, cause, "this broker keeps its clients"), client, now_s)
+            return ""
         broker.send(client, Redirect(broker=to_broker, address=broker.reach.address_of(to_broker), cause=cause), now_s)
         return ""
 

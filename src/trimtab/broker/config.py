@@ -8,6 +8,7 @@ import msgspec
 
 from trimtab.broker.meters import MeterConfig
 from trimtab.broker.protection import ProtectionConfig
+from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import FIRST_LIFE
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
@@ -86,6 +87,20 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     reorders: bool = False
     """Of an assistant: whether publications that take different ways are put in order again behind them."""
+
+    @property
+    def order(self) -> Order:
+        """What the network promises about the order of a publisher's publications, as far as this broker knows.
+
+        >>> BrokerConfig("B1").order, BrokerConfig("B1", replication=ReplicationConfig("incremental")).order
+        ('publisher', 'any')
+        """
+        replication = self.replication
+        if replication is None:
+            return "publisher"
+        overtakes = "incremental" in (replication.protocol, "" if self.assists else self.replica)
+        takes_two_ways = replication.assisting == "scheduling" or (self.assists != "" and not self.reorders)
+        return "any" if overtakes or takes_two_ways else "publisher"
 
     def __post_init__(self) -> None:
         if not self.name:

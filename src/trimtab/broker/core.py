@@ -23,6 +23,7 @@ from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.interests import Interests
 from trimtab.broker.meters import Meters
 from trimtab.broker.moves import Moves
+from trimtab.broker.observer import BrokerObserver
 from trimtab.broker.peers import NEVER_S, Counters, Peer, Watch
 from trimtab.broker.reach import Reach
 from trimtab.broker.replacement import Replacement
@@ -45,6 +46,7 @@ from trimtab.protocol.events import (
     Connected,
     Disconnected,
     Event,
+    KeepClients,
     LinkRemoved,
     MoveTo,
     Received,
@@ -93,8 +95,17 @@ from trimtab.protocol.messages import (
 class Broker:
     """The state machine of one broker."""
 
-    def __init__(self, config: BrokerConfig, agents: Sequence[Agent] = (), now_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        agents: Sequence[Agent] = (),
+        now_s: float = 0.0,
+        *,
+        observer: BrokerObserver | None = None,
+    ) -> None:
         self.config = config
+        self._observer = observer
+        """Who is told what becomes of publications and clients, if anybody watches."""
         self.name = config.name
         self.meters = Meters(config.meters, now_s)
         """Fed by the world, which knows sizes and durations."""
@@ -179,6 +190,9 @@ class Broker:
                 if self.safe is not None:
                     self.safe.recovered(publications, now_s)
                 return []
+            case KeepClients():
+                self.admission.keep_clients()
+                return []
             case MoveTo() | RoundTripsMeasured():
                 return []  # for clients
             case _:
@@ -202,6 +216,7 @@ class Broker:
             config.replica,
             config.assists,
             config.reorders,
+            order=config.order,
         )
 
     @property
@@ -233,6 +248,14 @@ class Broker:
         if self._input.control:
             return type(self._input.control[0][1]) is ControlPublish
         return bool(self._input.data) and isinstance(self._input.data[0][1], Publish)
+
+    @property
+    def next_publisher(self) -> str:
+        """Whose publication the next step matches, empty if it does something else."""
+        if self._input.control or not self._input.data:
+            return ""
+        message = self._input.data[0][1]
+        return message.publisher if isinstance(message, Publish) else ""
 
     def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
         """The data messages of the input with their sources, whether they can be processed or must wait."""
@@ -476,6 +499,8 @@ class Broker:
             objection = "" if self.gatekeeper is None else self.gatekeeper.objection_to(message)
         if objection:
             self.refuse(peer, f"{message.publisher}:{message.sequence}", objection, now_s)
+        elif self._observer is not None:
+            self._observer.accepted(message, now_s)
         return not objection
 
     # ---- queues that are full ----
@@ -491,15 +516,20 @@ class Broker:
             self._drop_oldest(peer)
         else:
             reason = f"too slow: {waiting_count:,} publications waited; read faster or ask for less"
+            if self._observer is not None:
+                self._observer.disconnected_as_slow(peer.name)
             return [Close(peer.name, reason)]
+        if self._observer is not None and peer.role == "client":
+            self._observer.client_queue_full(peer.name, peer.link.queued_data_count)
         return []
 
-    def _drop_oldest(self, peer: Peer) -> Publish | None:
+    def _drop_oldest(self, peer: Peer) -> None:
         """Give up the publication that has waited longest for a slow client, and count it."""
         dropped = peer.link.drop_oldest_data()
         if dropped is not None:
             self.counters.dropped_count += 1
-        return dropped if isinstance(dropped, Publish) else None
+        if self._observer is not None and isinstance(dropped, Publish):
+            self._observer.dropped(peer.name, dropped)
 
     # ---- control ----
 
@@ -606,6 +636,9 @@ class Broker:
 
     def remove_peer(self, name: str, now_s: float) -> None:
         """A peer is gone, with all that is in force for it."""
+        if self._observer is not None and (peer := self.peers.get(name)) is not None:
+            if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
+                self._observer.lease_lapsed(name, list(peer.subscriptions))
         self.sessions.remove(name, now_s)
 
     def same_side(self, assistant: str, neighbour: str) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from trimtab.language import Filter
 from trimtab.protocol.channels import STREAM_MARK, is_stream
+from trimtab.protocol.frames import Order
 from trimtab.protocol.kept_link import KeptLink, Place
 from trimtab.protocol.link import Link, LinkConfig
 
@@ -52,6 +53,10 @@ class ClientConfig(msgspec.Struct, frozen=True):
     lease_s: float = LEASE_S
     """An old broker that is away for so long during a move has given up what it had for the client, which goes on at
     the new one; not less than brokers keep a session that is not connected."""
+
+    order: Order = "publisher"
+    """publisher: what comes after a later publication of its publisher has come before and is dropped, unless the
+    broker's greeting says that the network promises no order; any: only what was delivered is dropped."""
 
     link: LinkConfig = LinkConfig()
 

@@ -2,7 +2,7 @@
 
 Publications are numbered and kept until the broker has accepted them; they wait until an advertisement that announces
 them is in force. Of each publisher only the last sequence number delivered is kept: every stream is in order, so what
-is not above it has been delivered before.
+is not above it has been delivered before. Where a broker's greeting promises no order, the numbers delivered are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from trimtab.client.config import ClientConfig
+from trimtab.client.delivered_numbers import DeliveredNumbers
 from trimtab.client.ended import EndedAdvertisements
 from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
@@ -104,6 +105,8 @@ class ClientSession:
         """Whether a publication was sent to the present broker."""
         self._last_delivered: dict[str, tuple[str, int]] = {}
         """By publisher: its session, and the number of the publication that was delivered last."""
+        self._delivered = DeliveredNumbers({}) if config.order == "any" else None
+        """All numbers that were delivered, from when no order is promised; there is no way back from that."""
         self.paused = False
         self._names = WireNames()
         self._move: Move | None = None
@@ -261,6 +264,8 @@ class ClientSession:
             case Received(peer=peer, frame=frame):
                 return self.receive(peer, frame, now_s)
             case Connected(peer=peer, hello=hello):
+                if hello.order == "any" and self._delivered is None:
+                    self._delivered = DeliveredNumbers(self._last_delivered)
                 if self._move is not None and peer == self._move.broker:
                     self._connected_to_new(self._move, hello, now_s)
                 else:
@@ -684,12 +689,19 @@ class ClientSession:
             return self._deliver_result(message, now_s)
         values, session = message.values, message.session
         last = self._last_delivered.get(publisher)
-        if last is not None and sequence <= last[1] and last[0] == session:
+        delivered = self._delivered
+        if delivered is not None:
+            if delivered.has(publisher, session, sequence):
+                return None
+        elif last is not None and sequence <= last[1] and last[0] == session:
             return None  # a publisher that was started again counts from 1, in another session
         wanted = self._own_filters.single or self._own_filters.matching(values)
         if not wanted:
             return None  # unsubscribed meanwhile; it may come again for a later subscription
-        self._last_delivered[publisher] = (session, sequence)
+        if delivered is None:
+            self._last_delivered[publisher] = (session, sequence)
+        else:
+            delivered.add(publisher, session, sequence)
         delay_s = now_s - message.origin_s
         late_for = self._requirements.missed(wanted, delay_s) if self._requirements.within_s else ()
         publication = Publication.trusted(values)

@@ -122,6 +122,11 @@ class Replacing:
         wanted = protocol or self._settings.protocol
         if self._broker.safe is not None and wanted != "synchronous":
             return f"what is safe stays so only with the protocol synchronous, not with {wanted}"
+        if wanted == "incremental" and self._broker.config.order == "publisher":
+            return (
+                "incremental does not keep each publisher's order, which clients of this network rely on; take "
+                'incremental-ordered, or set protocol = "incremental" in [replication]'
+            )
         patience_s = now_s() + self._settings.hang_after_s + self._settings.look_every_s
         while (verdict := watching.verdicts().get(broker, "alive")) == "suspected" and now_s() < patience_s:
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
@@ -151,6 +156,11 @@ class Replacing:
             return f"{broker} has an assistant already"
         if broker in self._tasks:
             return f"{broker} is being assisted already"
+        if not reorders and self._broker.config.order == "publisher":
+            return (
+                "an assistant alone does not keep each publisher's order, which clients of this network rely on; ask "
+                'for re-ordering (--reorder), or set assisting = "scheduling" in [replication]'
+            )
         found = tuple(sorted(watching.neighbours_of(broker).items()))
         request = Assist(broker, peer.session, protocol or self._settings.protocol, reorders, found)
         return await self._begin(self._failure_of(request), request)

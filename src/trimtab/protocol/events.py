@@ -59,6 +59,10 @@ class LinkRemoved(msgspec.Struct, frozen=True):
     peer: str
 
 
+class KeepClients(msgspec.Struct, frozen=True):
+    """From here on no client is asked to move, whatever agents want, to see what becomes of them (brokers only)."""
+
+
 class MoveTo(msgspec.Struct, frozen=True):
     """Move this client's subscriptions to another broker (clients only); `cause` names what it is for."""
 
@@ -119,6 +123,7 @@ Event: TypeAlias = (
     | Stored
     | Recovered
     | LinkRemoved
+    | KeepClients
     | MoveTo
     | RoundTripsMeasured
     | BackEndEvent

@@ -18,6 +18,11 @@ Sendable: TypeAlias = AnyMessage | bytes
 """What travels in frames; bytes are a publication that is passed on as it came."""
 
 
+Order: TypeAlias = Literal["publisher", "any"]
+"""publisher: publications of one publisher arrive in the order in which it published them; any: each arrives once, in
+whatever order."""
+
+
 class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_defaults=True):
     """The first frame of each connection, in both directions.
 
@@ -27,6 +32,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     `replica` is the protocol by which the sender replaces an earlier life of the broker of its name, if it does, or
     learns the routes of the broker that it `assists`; with `reorders` publications of the two are put in order again.
     `elsewhere` tells a client the names and addresses of neighbours, to be asked where the broker is if it fails.
+    `order` is what a broker's network promises its subscribers.
     """
 
     version: int
@@ -39,6 +45,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     assists: str = ""
     reorders: bool = False
     elsewhere: dict[str, str] = {}
+    order: Order = "publisher"
 
 
 class Payload(msgspec.Struct, frozen=True):

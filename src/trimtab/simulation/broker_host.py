@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.broker.peers import Peer
-from trimtab.load.agents import Agent, ClientStayed
+from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import (
     Append,
@@ -23,9 +22,19 @@ from trimtab.protocol.effects import (
     Record,
     Replace,
 )
-from trimtab.protocol.events import BackEndEvent, Connected, Disconnected, LinkRemoved, Recovered, Step, Stored, Wake
+from trimtab.protocol.events import (
+    BackEndEvent,
+    Connected,
+    Disconnected,
+    KeepClients,
+    LinkRemoved,
+    Recovered,
+    Step,
+    Stored,
+    Wake,
+)
 from trimtab.protocol.frames import Hello, Payload
-from trimtab.protocol.messages import AnyMessage, Publish, Redirect
+from trimtab.protocol.messages import Publish
 from trimtab.simulation.back_end import BackEnd
 from trimtab.simulation.capacity import (
     PUBLICATION_BYTES,
@@ -46,61 +55,37 @@ _WAKE: Final = Wake()
 _NEVER_S: Final = float("inf")
 
 
-class ObservedBroker(Broker):
-    """A broker that tells the checker when it takes over a publication, and is otherwise the same."""
+class CheckingObserver:
+    """Tells the checker of deliveries what a broker does."""
 
-    def __init__(
-        self, config: BrokerConfig, checker: DeliveryChecker, agents: Sequence[Agent] = (), now_s: float = 0.0
-    ) -> None:
-        super().__init__(config, agents, now_s)
+    def __init__(self, config: BrokerConfig, checker: DeliveryChecker) -> None:
+        self._name = config.name
         self._checker = checker
-        self.last_publication_bytes = PUBLICATION_BYTES
-        """The size of the publication that was matched last."""
-        self.keeps_clients = False
-        """Whether clients that agents want to send elsewhere stay, in order to see what becomes of them here."""
+        self._queued_max_count: int | None = None
+        """What may wait for a client, where slow clients lose something; sources of others are held back."""
+        if config.slow_policy != "block":
+            self._queued_max_count = config.client_queue_max_count + config.link.window_frames_count
 
-    def send(self, name: str, message: AnyMessage, now_s: float) -> None:
-        if self.keeps_clients and isinstance(message, Redirect):
-            self.tell_agents_of_move(ClientStayed(name, message.cause, "this broker keeps its clients"), name, now_s)
-        else:
-            super().send(name, message, now_s)
+    def accepted(self, message: Publish, now_s: float) -> None:
+        """It is to be delivered."""
+        self._checker.accepted(message.publisher, message.sequence, message.values, now_s)
 
-    def route(self, source: str, message: Publish, now_s: float) -> list[Effect]:
-        if self.sizes_bytes:
-            self.last_publication_bytes = self.sizes_bytes.get(message.publisher, PUBLICATION_BYTES)
-        return super().route(source, message, now_s)
+    def dropped(self, client: str, message: Publish) -> None:
+        """It is not to be delivered to this client."""
+        self._checker.dropped(client, message.publisher, message.sequence)
 
-    def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
-        taken = super()._take_over(peer, message, now_s)
-        if taken:
-            self._checker.accepted(message.publisher, message.sequence, message.values, now_s)
-        return taken
+    def client_queue_full(self, client: str, queued_count: int) -> None:
+        """The queue is to stay within its bound."""
+        if self._queued_max_count is not None and queued_count > self._queued_max_count:
+            self._checker.violate("queue", f"{queued_count} messages of {self._name} for {client}")
 
-    def _drop_oldest(self, peer: Peer) -> Publish | None:
-        dropped = super()._drop_oldest(peer)
-        if dropped is not None:
-            self._checker.dropped(peer.name, dropped.publisher, dropped.sequence)
-        return dropped
+    def disconnected_as_slow(self, client: str) -> None:
+        """Nothing more is to be delivered to this client."""
+        self._checker.disconnected(client)
 
-    def remove_peer(self, name: str, now_s: float) -> None:
-        peer = self.peers.get(name)
-        if peer is not None and peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
-            self._checker.lapsed(subscription_of(wire_id) for wire_id in peer.subscriptions)
-        super().remove_peer(name, now_s)
-
-
-class BoundedBroker(ObservedBroker):
-    """A broker whose queues for clients are bounded by what a slow client loses, and are watched."""
-
-    def _queue_is_full(self, peer: Peer) -> list[Effect]:
-        effects = super()._queue_is_full(peer)
-        if any(isinstance(effect, Close) for effect in effects):
-            self._checker.disconnected(peer.name)
-        elif peer.role == "client":
-            max_count = self.config.client_queue_max_count + self.config.link.window_frames_count
-            if peer.link.queued_data_count > max_count:
-                self._checker.violate("queue", f"{peer.link.queued_data_count} messages of {self.name} for {peer.name}")
-        return effects
+    def lease_lapsed(self, client: str, subscriptions: Iterable[str]) -> None:
+        """Nothing more is to be delivered for these subscriptions."""
+        self._checker.lapsed(subscription_of(wire_id) for wire_id in subscriptions)
 
 
 def subscription_of(wire_id: str) -> str:
@@ -117,7 +102,7 @@ class BrokerHost:
 
     def __init__(
         self,
-        broker: ObservedBroker,
+        broker: Broker,
         capacity: Capacity,
         clock: Clock,
         transport: Transport,
@@ -149,6 +134,8 @@ class BrokerHost:
         self._s_per_byte = 8 / capacity.bandwidth_mbps / 1e6 if capacity.bandwidth_mbps else 0.0
         self._meters = broker.meters
         self._is_matching = False
+        self._matched_bytes = PUBLICATION_BYTES
+        """The size of the publication that was matched last."""
         self._sends_until_s = 0.0
         """When what was committed has been sent; nothing else leaves before."""
         self._goes_on_then = False
@@ -236,6 +223,11 @@ class BrokerHost:
         self._carry_out(self.broker.handle(_WAKE, self._clock.now_s))
         self.pump()
 
+    def keep_clients(self) -> None:
+        """Let no agent send clients elsewhere from here on."""
+        self._carry_out(self.broker.handle(KeepClients(), self._clock.now_s))
+        self.pump()
+
     # ---- pauses ----
 
     def pause(self, for_s: float) -> bool:
@@ -310,6 +302,8 @@ class BrokerHost:
         broker, now_s = self.broker, self._clock.now_s
         counters = broker.counters
         in_count, out_count = counters.publications_in_count, counters.publications_out_count
+        if broker.sizes_bytes and (publisher := broker.next_publisher):
+            self._matched_bytes = broker.sizes_bytes.get(publisher, PUBLICATION_BYTES)
         self._carry_out(broker.handle(_STEP, now_s))
         arrived_s = now_s
         while len(self._arrived_s) > broker.input_count + broker.held_count:
@@ -317,7 +311,7 @@ class BrokerHost:
         if counters.publications_in_count > in_count:
             self._meters.matched(matching_s, now_s - arrived_s - matching_s, now_s)
             copies_count = counters.publications_out_count - out_count
-            self._meters.queued_output(copies_count * broker.last_publication_bytes, now_s)
+            self._meters.queued_output(copies_count * self._matched_bytes, now_s)
 
     def _touched(self) -> dict[str, None]:
         """Peers that may have something to send; a neighbour that is owed nothing but an acknowledgement waits."""

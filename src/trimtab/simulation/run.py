@@ -351,7 +351,7 @@ class ScenarioRun:
     # ---- happening ----
 
     def _keep_clients(self, broker: str) -> None:
-        self.world.brokers[broker].broker.keeps_clients = True
+        self.world.brokers[broker].keep_clients()
 
     def _join_publisher(self, part: PublisherPart) -> None:
         world = self.world

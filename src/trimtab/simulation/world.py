@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
-from trimtab.client.any_order import AnyOrderSession
+from trimtab.broker.core import Broker
 from trimtab.client.config import HOLD_BACK_WITHIN_S, MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, Publication, Value
@@ -23,10 +23,11 @@ from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.channels import stream_name
 from trimtab.protocol.effects import Close, Deliver
+from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
 from trimtab.simulation.back_end import BackEnd
-from trimtab.simulation.broker_host import BoundedBroker, BrokerHost, ObservedBroker
+from trimtab.simulation.broker_host import BrokerHost, CheckingObserver
 from trimtab.simulation.capacity import Capacity, matching_delay_s
 from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.client_host import ClientHost, Surroundings
@@ -91,8 +92,6 @@ class World:
         self.checker.let_read = self._caught_up
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
-        self.keeps_order = True
-        """Whether clients that are started drop what comes after later publications of the same publisher."""
         self.disks: dict[str, Disk] = {}
         """What brokers have stored, by their names."""
         self.failures = Failures(self)
@@ -192,9 +191,8 @@ class World:
 
     def start_broker(self, config: BrokerConfig, capacity: Capacity, agents: Sequence[Agent]) -> BrokerHost:
         """Start a broker on a machine of its own; one of the same name is found no more."""
-        kind = ObservedBroker if config.slow_policy == "block" else BoundedBroker
         host = self.brokers[config.name] = BrokerHost(
-            kind(config, self.checker, agents, self.now_s),
+            Broker(config, agents, self.now_s, observer=CheckingObserver(config, self.checker)),
             capacity,
             self.clock,
             self.transport,
@@ -240,8 +238,10 @@ class World:
                 return False
         return True
 
-    def add_client(self, name: str, broker: str, latency_s: float = 0.001) -> ClientSession:
-        """Start a client and connect it."""
+    def add_client(
+        self, name: str, broker: str, latency_s: float = 0.001, *, order: Order = "publisher"
+    ) -> ClientSession:
+        """Start a client and connect it; one that takes any order drops nothing that is late, whatever is promised."""
         if name in self.brokers or name in self.clients:
             raise ValueError(f"the name {name} is in use")
         config = ClientConfig(
@@ -249,9 +249,10 @@ class World:
             reach_within_s=min(REACH_WITHIN_S, self._move_within_s),
             move_within_s=self._move_within_s,
             hold_back_within_s=min(HOLD_BACK_WITHIN_S, self._move_within_s),
+            order=order,
             link=self._link_config,
         )
-        session = ClientSession(config) if self.keeps_order else AnyOrderSession(config)
+        session = ClientSession(config)
         self.clients[name] = ClientHost(session, self._around, latency_s)
         self.clients[name].open(broker)
         return session

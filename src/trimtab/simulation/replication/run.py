@@ -123,7 +123,6 @@ class ReplicationRun:
 
     def _build(self) -> None:
         scenario, world = self._scenario, self._world
-        world.keeps_order = False
         replication = ReplicationConfig(
             protocol=scenario.protocol,
             assisting="never",  # when the assistant begins is part of the experiment
@@ -146,7 +145,7 @@ class ReplicationRun:
         world.run(1.0)
         world.add_client("p", PUBLISHERS)
         for name in self._neighbours:
-            world.add_client(f"s@{name}", name)
+            world.add_client(f"s@{name}", name, order="any")
         world.run(2.0)
         world.advertise("p", Filter.parse("[x,isPresent,0]"))
         world.run(3.0)
