@@ -6,7 +6,7 @@ it is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -111,8 +111,19 @@ class Interests:
     def end_advertisement(self, id: str, now_s: float) -> None:
         """An advertisement ends."""
         self._advertisement_confirmations.forget(id)
-        self.say(self._broker.tables.remove_advertisement(id), now_s)
+        entry = self._broker.tables.advertisements[id]
+        self._say_ends([entry], self._broker.tables.remove_advertisement(id), now_s)
         self._advertise_early([id], now_s)
+
+    def _say_ends(self, ended: Iterable[Entry], said: Sequence[Say], now_s: float) -> None:
+        """Send that advertisements end, and remember for neighbours' replicas what they were."""
+        self.say(said, now_s)
+        if self._broker.replacement is not None:
+            filters = {entry.id: entry.filter for entry in ended}
+            for each in said:
+                if isinstance(each.message, Unadvertise):
+                    id = each.message.id
+                    self._broker.replacement.withdrew(each.to, id, filters[id])
 
     def _advertise_early(self, ended_ids: Iterable[str], now_s: float) -> None:
         for neighbour, message in self._early.take(ended_ids):
@@ -137,11 +148,11 @@ class Interests:
         tables = self._broker.tables
         for id in [entry.id for entry in tables.subscriptions.values() if entry.hop == hop]:
             self._subscription_confirmations.forget(id)
-        ended = [entry.id for entry in tables.advertisements.values() if entry.hop == hop]
-        for id in ended:
-            self._advertisement_confirmations.forget(id)
-        self.say(tables.remove_all_from(hop), now_s)
-        self._advertise_early(ended, now_s)
+        ended = [entry for entry in tables.advertisements.values() if entry.hop == hop]
+        for entry in ended:
+            self._advertisement_confirmations.forget(entry.id)
+        self._say_ends(ended, tables.remove_all_from(hop), now_s)
+        self._advertise_early([entry.id for entry in ended], now_s)
 
     def may_add(self, peer: Peer, id: str, known: bool, now_s: float) -> bool:
         """Whether a peer may have another filter; it is told if not."""

@@ -185,8 +185,19 @@ class Moves:
             if client.announcements is not None:
                 client.announcements.discard(each.id)
             self.turn(path, each, client.name, now_s)
-        broker.send(source.name, _answer(message, turned), now_s)
+        self._send_turned(source.name, _answer(message, turned), turned, now_s)
         broker.tell_agents(PublisherTurned(client.name, message.cause), now_s)
+
+    def _send_turned(
+        self, towards_new: str, message: Complete, advertisements: Sequence[MovedAdvertisement], now_s: float
+    ) -> None:
+        """Let the next broker turn advertisements; what stands before the marker needs their routes from here."""
+        self._broker.send(towards_new, message, now_s)
+        replacement = self._broker.replacement
+        if replacement is not None:
+            for each in advertisements:
+                if each.id in message.advertisements:
+                    replacement.withdrew(towards_new, each.id, each.filter)
 
     def stay(self, peer: Peer, move: str, now_s: float) -> None:
         """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
@@ -204,7 +215,7 @@ class Moves:
             return
         client = broker.peers.get(path.towards_new)
         if client is None or client.role == "broker":
-            broker.send(path.towards_new, message, now_s)
+            self._send_turned(path.towards_new, message, path.advertisements, now_s)
         elif message.is_lost:
             broker.send(client.name, Stranded(move=path.move, cause=path.cause), now_s)
         else:

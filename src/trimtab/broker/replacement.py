@@ -18,7 +18,7 @@ from trimtab.broker.routing import Entry
 from trimtab.language import Filter
 from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Assist, Effect, Replace
-from trimtab.protocol.frames import Hello
+from trimtab.protocol.frames import Hello, Sendable
 from trimtab.protocol.messages import (
     Advertise,
     AdvertisementsTold,
@@ -40,6 +40,7 @@ from trimtab.replication.detection import Signs, Verdict
 from trimtab.replication.safe_link import SafeLink
 from trimtab.replication.wait_ready import WaitReadyQueue
 from trimtab.replication.watch import NeighbourWatch
+from trimtab.replication.withdrawals import Withdrawals
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
@@ -76,6 +77,8 @@ class Replacement:
         self._replaced: dict[str, _Replaced] = {}
         self._ended_lives: dict[tuple[str, str], None] = {}
         """Neighbours that were replaced, with their sessions: they are not let in again, should they return."""
+        self._withdrawals: dict[str, Withdrawals] = {}
+        """By neighbour: advertisements that have ended here and may not have ended there."""
         self.assistance = Assistance(broker, config.progress_every_s)
         """Brokers that share the load of neighbours, or of this one."""
         self.duties: ReplicaDuties | AssistantDuties | None = None
@@ -113,6 +116,7 @@ class Replacement:
         self.assistance.gone(peer, now_s)
         self._watch.gone(name)
         self._replaced.pop(name, None)
+        self._withdrawals.pop(name, None)
         if self.duties is not None:
             self.duties.unclaimed_by_none(name, now_s)
         self._reply(self._conversation.gone(name), now_s)
@@ -186,16 +190,14 @@ class Replacement:
         broker, tables, name = self._broker, self._broker.tables, peer.name
         self.assistance.gone(peer, now_s)
         advertisements, subscriptions = tables.told_to(name)
-        before = self._replaced.get(name)
+        retained = self._retained_for(name)
+        ended = self._withdrawals[name].unprocessed() if name in self._withdrawals else []
         replaced = self._replaced[name] = _Replaced(
             [e.id for e in tables.advertisements.values() if e.hop == name and not tables.is_led(e.id)],
             [e.id for e in tables.subscriptions.values() if e.hop == name],
             subscriptions,
         )
-        waiting = peer.link.undelivered_data()
-        if before is not None and before.queue is not None:
-            waiting += before.queue.waiting()
-        waiting = [broker.moves.after_loss(message) for message in waiting]
+        waiting = [broker.moves.after_loss(message) for message in retained]
         self._ended_lives[name, peer.session] = None
         if len(self._ended_lives) > _ENDED_LIVES_MAX_COUNT:
             del self._ended_lives[next(iter(self._ended_lives))]
@@ -214,6 +216,8 @@ class Replacement:
             unprocessed_count = sum(source == name for source, _ in broker.data_waiting())
             broker.safe.replaced(name, old, peer.link, unprocessed_count)
         broker.sessions.forget_what_was_said(peer, now_s)
+        for known in ended:  # their ends stand in what waits, behind publications that need their routes
+            broker.send(name, Advertise(id=known.id, filter=known.filter), now_s)
         for id in advertisements:
             broker.send(name, Advertise(id=id, filter=tables.advertisements[id].filter), now_s)
         broker.interests.wait_for_sync(name, now_s)
@@ -222,6 +226,18 @@ class Replacement:
         if self.duties is not None:
             self.duties.unclaimed_by_none(name, now_s)
         self._reply(self._conversation.asked_by(name), now_s)
+
+    def _retained_for(self, name: str) -> list[Sendable]:
+        """The data that a neighbour has not processed, in its order."""
+        peer, replaced = self._broker.peers.get(name), self._replaced.get(name)
+        retained = [] if peer is None else peer.link.undelivered_data()
+        return retained if replaced is None or replaced.queue is None else retained + replaced.queue.waiting()
+
+    def withdrew(self, neighbour: str, id: str, filter: Filter) -> None:
+        """An advertisement's end stands in a neighbour's queue: until it is processed a replica needs the filter."""
+        if neighbour not in self._withdrawals:
+            self._withdrawals[neighbour] = Withdrawals(lambda: self._retained_for(neighbour))
+        self._withdrawals[neighbour].add(id, filter)
 
     def _matching(self, name: str, message: Publish | bytes) -> list[str]:
         values = message.values if isinstance(message, Publish) else decode_publication(message).values
