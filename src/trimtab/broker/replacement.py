@@ -236,7 +236,7 @@ class Replacement:
     def withdrew(self, neighbour: str, id: str, filter: Filter) -> None:
         """An advertisement's end stands in a neighbour's queue: until it is processed a replica needs the filter."""
         if neighbour not in self._withdrawals:
-            self._withdrawals[neighbour] = Withdrawals(lambda: self._retained_for(neighbour))
+            self._withdrawals[neighbour] = Withdrawals(partial(self._retained_for, neighbour))
         self._withdrawals[neighbour].add(id, filter)
 
     def _matching(self, name: str, message: Publish | bytes) -> list[str]:

@@ -49,7 +49,7 @@ from trimtab.protocol.events import (
 from trimtab.protocol.events import Step as StepEvent
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.messages import Publish
-from trimtab.simulation.broker_host import ObservedBroker
+from trimtab.simulation.broker_host import CheckingObserver
 from trimtab.simulation.explore.cases import Act, Case
 from trimtab.simulation.explore.freezing import freeze
 from trimtab.simulation.explore.incarnations import client_of
@@ -148,7 +148,7 @@ class Nodes:
 
     def begin_broker(self, config: BrokerConfig, stored: Sequence[Publish], now_s: float) -> Outcome:
         """A broker that nobody watches starts; it finds what an earlier incarnation has stored."""
-        broker = ObservedBroker(config, NOTES, now_s=now_s)  # type: ignore[arg-type]
+        broker = Broker(config, now_s=now_s, observer=CheckingObserver(config, NOTES))  # type: ignore[arg-type]
         broker.retire_agents()
         events: list[Event] = [Recovered(tuple(stored))] if config.acknowledges == "durable" else []
         return self._finish_broker(broker, events, now_s)
