@@ -243,22 +243,13 @@ def test_of_two_replicas_the_later_one_ends(tmp_path: Path) -> None:
     with Network.of(*LINE, replication=settings(replaces="by-hand")) as network:
         file = file_of(network, tmp_path)
         network.kill_broker("B2")
-        command = [
-            sys.executable,
-            "-m",
-            "trimtab",
-            "broker",
-            "B2",
-            file,
-            "--replica",
-            "synchronous",
-            "--quiet",
-            "--listen",
-        ]
-        with subprocess.Popen([*command, network.address("B2")]) as first:
+        wait_for(lambda: bool(failures(network, "B1")), "noticed")  # a replica that comes before is not counted as one
+        command = [sys.executable, "-m", "trimtab", "broker", "B2", file, "--replica", "synchronous", "--quiet"]
+        first = subprocess.Popen([*command, "--listen", network.address("B2")])
+        try:
             wait_for(lambda: is_replaced(network, "B2", seen_by="B1"), "replaced")
             second = subprocess.run(
-                [*command, f"127.0.0.1:{free_ports(1)[0]}"],
+                [*command, "--listen", f"127.0.0.1:{free_ports(1)[0]}"],
                 capture_output=True,
                 text=True,
                 timeout=WITHIN_S,
@@ -269,7 +260,9 @@ def test_of_two_replicas_the_later_one_ends(tmp_path: Path) -> None:
             assert status is not None
             assert (status.pid, status.links_missing) == (first.pid, ())
             check_delivery(network, "B1", "B3", 6)
-            first.terminate()
+        finally:
+            first.kill()
+            first.wait()
 
 
 def test_clients_of_a_broker_that_nobody_replaces_go_to_a_neighbour_and_on_when_its_links_are_removed() -> None:
