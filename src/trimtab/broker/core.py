@@ -8,7 +8,7 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -48,7 +48,9 @@ from trimtab.protocol.events import (
     Event,
     KeepClients,
     LinkRemoved,
+    LoadMeasured,
     MoveTo,
+    PublicationSizes,
     Received,
     Recovered,
     RoundTripsMeasured,
@@ -93,7 +95,12 @@ from trimtab.protocol.messages import (
 
 
 class Broker:
-    """The state machine of one broker."""
+    """The state machine of one broker.
+
+    A world drives it by the methods of "the world's side" and writes none of its fields: what the world knows comes in
+    as events, and what it wants to watch it is told through an observer. For worlds with very many frames there are
+    `receive` for `handle(Received(...))`, and `touched` with `take_in_turn` for `sendable` with `take_frame`.
+    """
 
     def __init__(
         self,
@@ -108,13 +115,13 @@ class Broker:
         """Who is told what becomes of publications and clients, if anybody watches."""
         self.name = config.name
         self.meters = Meters(config.meters, now_s)
-        """Fed by the world, which knows sizes and durations."""
+        """Told by both worlds what arrived, was matched and was queued, one publication or many at a time."""
         self.memory_bytes = 0
-        """Memory in use, as far as the world knows."""
+        """Memory in use, as far as the world has told (`LoadMeasured`)."""
         self.publication_bytes = 320.0
-        """The usual size of a publication on the wire, as far as the world knows."""
-        self.sizes_bytes: Mapping[str, int] = {}
-        """Sizes by publisher, where the world knows that they differ and publications do not come as bytes."""
+        """The usual size of a publication on the wire, as far as the world has told (`LoadMeasured`)."""
+        self.sizes_bytes: dict[str, int] = {}
+        """Sizes by publisher, where the world has told that they differ (`PublicationSizes`)."""
         self.tables = RoutingTables(
             subscription_covering=config.subscription_covering, advertisement_covering=config.advertisement_covering
         )
@@ -134,7 +141,7 @@ class Broker:
         self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
         """Who lets clients' messages in, if clients have limits."""
         self.client_queue_is_full = False
-        """Set when a client's queue reaches its limit: a world that steps many times at once should send first."""
+        """Whether the last `Step` has brought a client's queue to its limit: a world should send before the next."""
         self.channels: ChannelDesk | None = None
         """Where clients subscribe to channels of the back end, if there is one."""
         if config.has_back_end:
@@ -159,7 +166,7 @@ class Broker:
         """Take in an event; returns what the world is to do."""
         if self._agents is None:
             return self._handle(event, now_s)
-        if self._agents_wait_for_start:
+        if self._agents_wait_for_start and not isinstance(event, LoadMeasured | PublicationSizes):
             self._agents_wait_for_start = False
             self._agents.start(now_s)
         effects = self._handle(event, now_s)
@@ -171,6 +178,7 @@ class Broker:
                 self.receive(peer, frame, now_s)
                 return []
             case Step(count=count):
+                self.client_queue_is_full = False
                 return self._step(now_s) if count == 1 else self._steps(count, now_s)
             case Connected(peer=peer, hello=hello):
                 return self.sessions.connected(peer, hello, now_s)
@@ -190,6 +198,12 @@ class Broker:
                 if self.safe is not None:
                     self.safe.recovered(publications, now_s)
                 return []
+            case LoadMeasured():
+                self._load_measured(event)
+                return []
+            case PublicationSizes(by_publisher=by_publisher):
+                self.sizes_bytes.update(by_publisher)
+                return []
             case KeepClients():
                 self.admission.keep_clients()
                 return []
@@ -200,6 +214,14 @@ class Broker:
 
     def _back_end_said(self, event: BackEndEvent, now_s: float) -> list[Effect]:
         return [] if self.channels is None else [*self.channels.handle(event, now_s)]
+
+    def _load_measured(self, event: LoadMeasured) -> None:
+        if event.memory_bytes is not None:
+            self.memory_bytes = event.memory_bytes
+        if event.output_delay_s is not None:
+            self.meters.sent(event.output_delay_s)
+        if event.publication_bytes is not None:
+            self.publication_bytes = event.publication_bytes
 
     def greeting(self, peer: str) -> Hello:
         """The greeting for a connection to a peer, known or not."""

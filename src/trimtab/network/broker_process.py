@@ -59,7 +59,6 @@ from trimtab.protocol.events import (
     Connected,
     Disconnected,
     LinkRemoved,
-    Received,
     Recovered,
     Step,
     Stored,
@@ -296,7 +295,7 @@ class BrokerServer:
                     frame = _without_publications(frame)
                 if self._snapshots.samplings and isinstance(frame, Payload):
                     self._snapshots.saw(connection.peer, frame)
-                self._carry_out(self.broker.handle(Received(connection.peer, frame), now_s()))
+                self.broker.receive(connection.peer, frame, now_s())
                 self._pause_if_full(connection)
             case Hello() if not connection.peer:
                 self._greeted(connection, frame)
@@ -465,19 +464,20 @@ class BrokerServer:
     def _step(self) -> float:
         """Process messages; returns how long the next must wait for the configured capacity."""
         broker, capacity = self.broker, self._capacity
-        broker.client_queue_is_full = False
         time_s = now_s()
         wait_s = 0.0
         if capacity is None:
             self._carry_out(broker.handle(_STEPS, time_s))
         for _ in range(STEPS_PER_TURN_COUNT if capacity is not None else 0):
-            if not broker.input_count or broker.client_queue_is_full:
+            if not broker.input_count:
                 break
             if capacity is not None and broker.next_is_publication:
                 wait_s = capacity.matching_wait_s(len(broker.tables.subscriptions), time_s)
                 if wait_s > 0:
                     break
             self._carry_out(broker.handle(_STEP, time_s))
+            if broker.client_queue_is_full:
+                break
         self._meters.worked(time_s)
         return wait_s
 
@@ -503,6 +503,7 @@ class BrokerServer:
             counters = self.broker.counters
             self._samples.append((time_s, counters.publications_in_count, counters.publications_out_count))
             self._meters.look(time_s)
+            self._tell_load(time_s)
             self._plan_wake()
             if time_s >= self._recorded_s + RECORD_EVERY_S:
                 self._record_load(time_s)
@@ -531,8 +532,11 @@ class BrokerServer:
     # ---- status and end ----
 
     def _load(self, time_s: float) -> LoadIndices:
-        self.broker.memory_bytes = self._meters.memory_bytes()
+        self._tell_load(time_s)
         return self.broker.read_load(time_s)
+
+    def _tell_load(self, time_s: float) -> None:
+        self._carry_out(self.broker.handle(self._meters.measured(), time_s))
 
     def _record_load(self, time_s: float) -> None:
         """Keep a load record."""

@@ -12,6 +12,7 @@ from trimtab.broker.meters import QueueDelay
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.process_memory import resident_bytes
+from trimtab.protocol.events import LoadMeasured
 from trimtab.protocol.frames import Ack, Payload
 
 SAMPLES_COUNT: Final = 8
@@ -35,6 +36,8 @@ class ProcessMeters:
         self._out_count = 0
         self._data_count = 0
         self._begun_bytes = resident_bytes()[0]
+        self._output_waits_s = 0.0
+        self._publication_bytes = broker.publication_bytes
 
     def worked(self, started_s: float) -> None:
         """A turn is over that began then: what has arrived, was matched, and has entered output queues since the last.
@@ -62,30 +65,32 @@ class ProcessMeters:
         queued_count = counters.publications_out_count - self._out_count
         if queued_count:
             self._out_count = counters.publications_out_count
-            meters.queued_output(round(queued_count * broker.publication_bytes), ended_s)
+            meters.queued_output(round(queued_count * self._publication_bytes), ended_s)
 
     def sent(self, frame: Payload | Ack, size_bytes: int) -> None:
         """A frame was written; one that begins with a publication holds nothing else, for control comes first."""
         if type(frame) is Payload and type(frame.messages[0]) is bytes:
             mean_bytes = size_bytes / len(frame.messages)
-            self._broker.publication_bytes += SIZE_WEIGHT * (mean_bytes - self._broker.publication_bytes)
+            self._publication_bytes += SIZE_WEIGHT * (mean_bytes - self._publication_bytes)
 
     def look(self, time_s: float) -> None:
-        """At steady times: how long messages wait in queues, and the memory of the process."""
+        """At steady times: how long messages wait in queues."""
         broker = self._broker
         counters = broker.counters
         self._input_waits_s = self._input_delay.read(
             time_s, entered_count=self._arrived_count, queued_count=broker.data_count
         )
-        output_waits_s = self._output_delay.read(
+        self._output_waits_s = self._output_delay.read(
             time_s,
             entered_count=counters.publications_out_count + counters.control_out_count,
             queued_count=sum(peer.link.queued_count for peer in broker.peers.values()),
         )
-        broker.meters.sent(output_waits_s)
-        broker.memory_bytes = self.memory_bytes()
 
-    def memory_bytes(self) -> int:
+    def measured(self) -> LoadMeasured:
+        """What is to be told to the broker."""
+        return LoadMeasured(self._memory_bytes(), self._output_waits_s, self._publication_bytes)
+
+    def _memory_bytes(self) -> int:
         """What the broker's work takes: the process has grown by so much since it began.
 
         Load is estimated in proportion to subscriptions, and the program itself is not.

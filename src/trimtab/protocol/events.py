@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -51,6 +52,25 @@ class Recovered(msgspec.Struct, frozen=True):
     """What the disk of an earlier life holds, in its order; told before anything else (brokers only)."""
 
     publications: tuple[Publish, ...]
+
+
+class LoadMeasured(msgspec.Struct, frozen=True):
+    """What the world has measured of the machine, at times of its choice; what is None is as before (brokers only)."""
+
+    memory_bytes: int | None = None
+    """Memory that the broker's work takes."""
+
+    output_delay_s: float | None = None
+    """How long a message waits in an output queue."""
+
+    publication_bytes: float | None = None
+    """The usual size of a publication on the wire."""
+
+
+class PublicationSizes(msgspec.Struct, frozen=True):
+    """Sizes on the wire by publisher, where publications do not come as bytes; others are as before (brokers only)."""
+
+    by_publisher: Mapping[str, int]
 
 
 class LinkRemoved(msgspec.Struct, frozen=True):
@@ -122,6 +142,8 @@ Event: TypeAlias = (
     | Wake
     | Stored
     | Recovered
+    | LoadMeasured
+    | PublicationSizes
     | LinkRemoved
     | KeepClients
     | MoveTo

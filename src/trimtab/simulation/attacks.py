@@ -109,7 +109,7 @@ class Attack:
 
     def _join(self, part: AttackPart, latency_s: float) -> None:
         world = self._world
-        world.sizes_bytes[self._name] = part.message_bytes
+        world.set_publication_bytes(self._name, part.message_bytes)
         world.add_client(self._name, part.broker, latency_s)
         if part.kind in ("flood", "huge"):
             world.advertise(self._name, Filter.parse(topic_filter_text(part.topics[0]) + ",[number,isPresent,0]"))

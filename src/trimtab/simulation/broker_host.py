@@ -26,8 +26,9 @@ from trimtab.protocol.events import (
     BackEndEvent,
     Connected,
     Disconnected,
-    KeepClients,
+    Event,
     LinkRemoved,
+    LoadMeasured,
     Recovered,
     Step,
     Stored,
@@ -108,6 +109,7 @@ class BrokerHost:
         transport: Transport,
         closed: list[Close],
         *,
+        sizes_bytes: Mapping[str, int],
         commit_s: float,
         acknowledge_after_s: float,
         uplink: Uplink = "turns",
@@ -133,6 +135,8 @@ class BrokerHost:
         self._acknowledge_after_s = acknowledge_after_s
         self._s_per_byte = 8 / capacity.bandwidth_mbps / 1e6 if capacity.bandwidth_mbps else 0.0
         self._meters = broker.meters
+        self._sizes_bytes = sizes_bytes
+        """The sizes of publications by publisher, of those that are not of the usual size."""
         self._is_matching = False
         self._matched_bytes = PUBLICATION_BYTES
         """The size of the publication that was matched last."""
@@ -164,8 +168,16 @@ class BrokerHost:
     def _tell_load(self) -> None:
         """Tell the broker what its machine knows: how long its output queues take, and its memory."""
         output_count = self.broker.output_count
-        self._meters.sent(output_count * PUBLICATION_BYTES * self._s_per_byte)
-        self.broker.memory_bytes = memory_bytes(self.broker, output_count)
+        self.tell(
+            LoadMeasured(
+                memory_bytes=memory_bytes(self.broker, output_count),
+                output_delay_s=output_count * PUBLICATION_BYTES * self._s_per_byte,
+            )
+        )
+
+    def tell(self, event: Event) -> None:
+        """Tell the broker something upon which it has nothing to send."""
+        self._carry_out(self.broker.handle(event, self._clock.now_s))
 
     # ---- the connections' side ----
 
@@ -221,11 +233,6 @@ class BrokerHost:
         """Let these agents work in the broker from now on."""
         self.broker.change_agents(agents, self._clock.now_s)
         self._carry_out(self.broker.handle(_WAKE, self._clock.now_s))
-        self.pump()
-
-    def keep_clients(self) -> None:
-        """Let no agent send clients elsewhere from here on."""
-        self._carry_out(self.broker.handle(KeepClients(), self._clock.now_s))
         self.pump()
 
     # ---- pauses ----
@@ -302,8 +309,8 @@ class BrokerHost:
         broker, now_s = self.broker, self._clock.now_s
         counters = broker.counters
         in_count, out_count = counters.publications_in_count, counters.publications_out_count
-        if broker.sizes_bytes and (publisher := broker.next_publisher):
-            self._matched_bytes = broker.sizes_bytes.get(publisher, PUBLICATION_BYTES)
+        if self._sizes_bytes and (publisher := broker.next_publisher):
+            self._matched_bytes = self._sizes_bytes.get(publisher, PUBLICATION_BYTES)
         self._carry_out(broker.handle(_STEP, now_s))
         arrived_s = now_s
         while len(self._arrived_s) > broker.input_count + broker.held_count:
@@ -369,7 +376,7 @@ class BrokerHost:
             return
         departs_s, until_s = now_s, now_s + self._commit_s
         take, s_per_byte, connections = self.broker.take_in_turn, self._s_per_byte, self.connections
-        name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self.broker.sizes_bytes
+        name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self._sizes_bytes
         sendings: list[Sending] = []
         laid_count = 0
         while turn:

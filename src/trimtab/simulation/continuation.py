@@ -17,6 +17,7 @@ import msgspec
 
 from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
+from trimtab.protocol.events import LoadMeasured
 from trimtab.protocol.messages import WireValue, Within
 from trimtab.protocol.records import Recorder
 from trimtab.simulation.run import ScenarioRun, Summary
@@ -80,7 +81,9 @@ class Continuation:
         self._clients = clients
         self._run = ScenarioRun(msgspec.structs.replace(scenario, policy="none"), recorder=recorder)
         world = self._run.world
-        world.sizes_bytes.update({each.name: each.size_bytes for each in clients if each.size_bytes})
+        for client in clients:
+            if client.size_bytes:
+                world.set_publication_bytes(client.name, client.size_bytes)
         world.at(JOIN_S, self._join)
         if switch_s is not None and scenario.policy != "none":
             world.at(switch_s, self._switch_on)
@@ -113,7 +116,7 @@ class Continuation:
         world, latency_s = self._run.world, self._scenario.network.latency_s
         usual_bytes = _usual_bytes(self._clients)
         for host in world.brokers.values():
-            host.broker.publication_bytes = usual_bytes or host.broker.publication_bytes
+            host.tell(LoadMeasured(publication_bytes=usual_bytes or None))
         for client in self._clients:
             world.add_client(client.name, client.broker, latency_s)
             for filter in client.advertisements:

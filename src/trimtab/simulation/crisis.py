@@ -57,7 +57,7 @@ class Crisis:
 
     def _join_publisher(self, name: str, topic: TopicPart) -> None:
         world, part = self._world, self._part
-        world.sizes_bytes[name] = topic.message_bytes
+        world.set_publication_bytes(name, topic.message_bytes)
         world.add_client(name, part.publishers_broker, part.publishers_latency_s)
         world.advertise(name, Filter.parse(topic_filter_text(topic.id) + ",[number,isPresent,0]"))
         period_s = 1 / topic.rate_per_s

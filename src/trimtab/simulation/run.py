@@ -16,6 +16,7 @@ from trimtab.broker.meters import MeterConfig, bucket_of_s
 from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
 from trimtab.load.agents import Agent
+from trimtab.protocol.events import KeepClients
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import Recorder
 from trimtab.simulation.attacks import Attack, AttackPart, AttackSummary, compared
@@ -351,7 +352,7 @@ class ScenarioRun:
     # ---- happening ----
 
     def _keep_clients(self, broker: str) -> None:
-        self.world.brokers[broker].keep_clients()
+        self.world.brokers[broker].tell(KeepClients())
 
     def _join_publisher(self, part: PublisherPart) -> None:
         world = self.world

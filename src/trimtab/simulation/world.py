@@ -23,6 +23,7 @@ from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.channels import stream_name
 from trimtab.protocol.effects import Close, Deliver
+from trimtab.protocol.events import PublicationSizes
 from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
@@ -63,7 +64,7 @@ class World:
         `uplink` says how the output queues of a broker share its bandwidth.
         """
         self._uplink: Uplink = uplink
-        self.sizes_bytes: dict[str, int] = {}
+        self._sizes_bytes: dict[str, int] = {}
         """The sizes of publications on the wire by publisher, of those whose publications are not of the usual size."""
         self._link_config = link or LinkConfig()
         self._acknowledge_after_s = min(acknowledge_after_s, self._link_config.retransmit_after_s / 2)
@@ -197,11 +198,13 @@ class World:
             self.clock,
             self.transport,
             self.closed,
+            sizes_bytes=self._sizes_bytes,
             commit_s=self._bundle_s,
             acknowledge_after_s=self._acknowledge_after_s,
             uplink=self._uplink,
         )
-        host.broker.sizes_bytes = self.sizes_bytes
+        if self._sizes_bytes:
+            host.tell(PublicationSizes(self._sizes_bytes))
         host.records = self.records
         host.provide = self.failures.provide
         if config.acknowledges == "durable":
@@ -210,6 +213,12 @@ class World:
             host.back_end = self.back_end
             self.back_end.join(host)
         return host
+
+    def set_publication_bytes(self, publisher: str, size_bytes: int) -> None:
+        """The publications of a publisher have this size on the wire, not the usual one; all brokers are told."""
+        self._sizes_bytes[publisher] = size_bytes
+        for host in self.brokers.values():
+            host.tell(PublicationSizes({publisher: size_bytes}))
 
     def add_back_end(self, channels: tuple[str, ...], latency_s: float = 0.001) -> BackEnd:
         """A back end for the brokers that are started afterwards and may have one."""
