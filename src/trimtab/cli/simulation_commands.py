@@ -19,7 +19,8 @@ from trimtab.cli.simulated_records import simulated_records
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
-    from trimtab.simulation.fuzz import BugReport, FuzzReport, RunReport
+    from trimtab.simulation.fuzz import BugReport, FuzzReport
+    from trimtab.simulation.fuzz_run import RunReport
     from trimtab.simulation.run import Summary
 
 app = typer.Typer(
@@ -286,7 +287,7 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
     """
     from trimtab.simulation.bugs import BUGS, bug_named
     from trimtab.simulation.fuzz import fuzz, fuzz_bug
-    from trimtab.simulation.fuzz_deaths import draw_plan_with_replication
+    from trimtab.simulation.fuzz_everything import draw_plan_with_replication
     from trimtab.simulation.fuzz_plans import draw_plan
     from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 

@@ -38,6 +38,7 @@ from trimtab.simulation.checkers import DeliveryChecker
 from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
 from trimtab.simulation.disk import Disk
+from trimtab.simulation.failures import may_lose
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.uplinks import ByDeadline, ControlFirst, FirstInFirstOut, Uplink
 
@@ -68,7 +69,10 @@ class ObservedBroker(Broker):
     def route(self, source: str, message: Publish, now_s: float) -> list[Effect]:
         if self.sizes_bytes:
             self.last_publication_bytes = self.sizes_bytes.get(message.publisher, PUBLICATION_BYTES)
-        return super().route(source, message, now_s)
+        effects = super().route(source, message, now_s)
+        if self.config.replica and may_lose(self):
+            self._checker.may_be_lost(message.publisher, message.sequence)
+        return effects
 
     def _take_over(self, peer: Peer, message: Publish, now_s: float) -> bool:
         taken = super()._take_over(peer, message, now_s)
@@ -179,6 +183,11 @@ class BrokerHost:
         output_count = self.broker.output_count
         self._meters.sent(output_count * PUBLICATION_BYTES * self._s_per_byte)
         self.broker.memory_bytes = memory_bytes(self.broker, output_count)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it does nothing any more: it is dead, or hangs for good."""
+        return self._is_stopped
 
     # ---- the connections' side ----
 

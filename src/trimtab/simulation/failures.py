@@ -6,20 +6,28 @@ from then on. Whoever starts it makes sure that the life before it is over, as a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
+from trimtab.broker.replica import ReplicaDuties
 from trimtab.protocol.effects import Assist, Replace
-from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
 from trimtab.simulation.capacity import Capacity
 
 if TYPE_CHECKING:
     from trimtab.simulation.broker_host import BrokerHost
     from trimtab.simulation.world import World
+
+
+_LOOK_EVERY_S: Final = 0.25
+"""How often is looked whether a takeover has ended, where something waits for that."""
+
+_LOOKS_MAX_COUNT: Final = 400
+"""Whoever waits for the end of takeovers gives up then: most runs are over."""
 
 
 class Provisioner(Protocol):
@@ -71,6 +79,7 @@ class Failures:
         self._usual_capacities: dict[str, Capacity] = {}
         self.clients_return_s = 0.5
         """Clients try their broker's address again within so long."""
+        self._gaps_count = 0
 
     def kill(self, name: str, noticed_after_s: float = 0.0) -> None:
         """End a broker's process: its connections break, what is under way is lost, and so is all it knew."""
@@ -88,35 +97,66 @@ class Failures:
                 world.transport.take_down(connection, after_s)
 
     def _forget(self, host: BrokerHost) -> None:
-        """Note which publications are lost with a broker, and whose may come again."""
-        broker = host.broker
-        held = [message for _, message in broker.data_waiting()]
-        for peer in broker.peers.values():
-            held += [
-                message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)
-            ]
-        lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
-        if broker.config.acknowledges == "durable":
-            lost = set()  # what was acknowledged is on a disk
-        elif broker.safe is not None:
-            may_be_lost = self._not_handed_back(broker) & self.lost_with_brokers
-            self.lost_with_brokers |= lost
-            lost = may_be_lost  # with this broker and with one before it; with any one nothing is lost
-        else:
-            self.lost_with_brokers |= lost
+        """Note which publications may be lost with a broker, and whose may come again.
+
+        `received`: what it held. `safe`: nothing, for any one broker. `durable`: nothing, whoever dies. Where one of
+        its neighbours is away, or one of them or itself is a replica that not all have found yet, the first two
+        promise nothing until all takeovers have ended: what two adjacent brokers know is nowhere else.
+        """
+        broker, checker = host.broker, self._world.checker
+        held = _held_by(broker)
+        level = broker.config.acknowledges
+        if level != "durable":
+            self.lost_with_brokers |= held
         hosts = self._world.clients
         clients = [name for name in broker.peers if name in hosts and hosts[name].session.broker == broker.name]
-        self._world.checker.broker_died(clients, lost)  # without those on their way here: theirs is another broker
+        # without those on their way here: theirs is another broker
+        checker.broker_died(clients, held if level == "received" else ())
+        if level != "durable" and self._meets_another(host):
+            self._gaps_count += 1
+            checker.begin_gap()
+            self._end_gap_when_mended(_LOOKS_MAX_COUNT)
 
-    def _not_handed_back(self, broker: Broker) -> set[tuple[str, int]]:
-        """Publications that have not arrived yet at the neighbour that they are for."""
-        waiting = [
-            message
-            for peer in broker.peers.values()
-            if peer.role == "broker"
-            for message in Link.undelivered_data(peer.link)
-        ]
-        return {(message.publisher, message.sequence) for message in waiting if isinstance(message, Publish)}
+    def _meets_another(self, host: BrokerHost) -> bool:
+        """Whether a broker dies that is being taken over itself, or whose neighbour is away or being taken over."""
+        near = [self._world.brokers[name] for name in host.connections if name in self._world.brokers]
+        return self._is_taking_over(host) or any(each.is_stopped or self._is_taking_over(each) for each in near)
+
+    def _is_taking_over(self, host: BrokerHost) -> bool:
+        """Whether a broker is a replica that has not learnt all routes, or that not all its clients have found."""
+        replacement = host.broker.replacement
+        duties = None if replacement is None else replacement.duties
+        if not isinstance(duties, ReplicaDuties) or duties.is_over:
+            return False
+        return not duties.is_complete or any(
+            peer is None or not peer.link.connected or peer.name in duties._returning
+            for peer in (
+                host.broker.peers.get(client.name)
+                for client in self._world.clients.values()
+                if not client.has_left and client.session.broker == host.name
+            )
+        )
+
+    @property
+    def are_mended(self) -> bool:
+        """Whether every broker works and every takeover has ended, as far as clients may notice."""
+        hosts = self._world.brokers.values()
+        return not any(host.is_stopped or self._is_taking_over(host) for host in hosts if not _is_assistant(host))
+
+    def _end_gap_when_mended(self, looks_count: int) -> None:
+        if self.are_mended or not looks_count:
+            self._gaps_count -= 1
+            if not self._gaps_count:
+                self._world.checker.end_gap()
+        else:
+            self._world.at(self._world.now_s + _LOOK_EVERY_S, self._end_gap_when_mended, looks_count - 1)
+
+    def once_mended(self, action: Callable[[], None], looks_count: int = _LOOKS_MAX_COUNT) -> None:
+        """Let something fail now or as soon as all takeovers before it have ended; not at all if they never do."""
+        if self.are_mended:
+            action()
+        elif looks_count:
+            self._world.at(self._world.now_s + _LOOK_EVERY_S, self.once_mended, action, looks_count - 1)
 
     def hang(self, name: str) -> None:
         """Let a broker do nothing any more while its connections stand."""
@@ -170,6 +210,8 @@ class Failures:
             return
         self.kill(request.broker)
         self.replaced_count += 1
+        if request.protocol == "incremental":
+            world.checker.order_is_promised = False  # its publications overtake each other; nowhere else may they
         config = msgspec.structs.replace(
             before.broker.config,
             session=f"{request.session}+",
@@ -200,3 +242,33 @@ class Failures:
             connection.stays_down = False
             delay_s = 0.0 if client is None else world.rng.uniform(0.0, self.clients_return_s)
             world.at(world.now_s + delay_s, world.transport.bring_up, connection)
+
+
+def may_lose(broker: Broker) -> bool:
+    """Whether a broker may lose what it routes at this moment: a replica of the basic protocol that learns its routes.
+
+    Such a replica passes publications on to whom it knows, and keeps none for those that it has yet to hear of.
+    """
+    replacement = broker.replacement
+    duties = None if replacement is None else replacement.duties
+    return broker.config.replica == "basic" and isinstance(duties, ReplicaDuties) and not duties.is_complete
+
+
+def _is_assistant(host: BrokerHost) -> bool:
+    return bool(host.broker.config.assists)
+
+
+def _held_by(broker: Broker) -> set[tuple[str, int]]:
+    """The publications in a broker's memory: in its input, for its peers, kept for late ones, or waiting in order."""
+    held = [message for _, message in broker.data_waiting()]
+    for peer in broker.peers.values():
+        held += [message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)]
+    replacement = broker.replacement
+    if replacement is not None:
+        for assistant in replacement.assistance._assistants.values():
+            streams = () if assistant.merge is None else assistant.merge._streams.values()
+            held += [message for stream in streams for _, message in stream.held.values()]
+        duties = replacement.duties
+        if isinstance(duties, ReplicaDuties) and not duties.is_over:
+            held += [kept.message for kept in duties._kept._kept]
+    return {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}

@@ -33,6 +33,7 @@ def check_rest(world: World, links: Sequence[tuple[str, str]]) -> None:
             checker.violate("never accepted", f"{waiting_count} publications of {client.name} wait")
     for node in world.brokers.values():
         if node.is_dead:
+            checker.violate("not replaced", f"{node.name} is dead, and nobody has taken its place")
             continue
         if node.broker.held_count:
             checker.violate("stalled", f"{node.broker.held_count} messages are held back in {node.name}")
