@@ -90,8 +90,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     false_suspicion: float = 0.06
     """Of the runs: a broker pauses for so long that it is taken for dead, ended and replaced."""
     adjacent_deaths: float = 0.3
-    """Of the runs with `durable`, which promises to survive it: a neighbour dies right after a broker, while that one is
-    replaced if deaths overlap."""
+    """Of the runs with `durable`, which promises to survive it: a neighbour dies right after a broker,
+    while that one is replaced if deaths overlap."""
     overlapping_deaths: float = 0.5
     """Of the runs with `durable`: failures do not wait for the end of takeovers before them."""
     assistant: float = 0.15
