@@ -59,6 +59,8 @@ class ObservedBroker(Broker):
         """The size of the publication that was matched last."""
         self.keeps_clients = False
         """Whether clients that agents want to send elsewhere stay, in order to see what becomes of them here."""
+        self.may_lose_all = False
+        """Whether it is an assistant of a broker that has died: what it has may be lost with it."""
 
     def send(self, name: str, message: AnyMessage, now_s: float) -> None:
         if self.keeps_clients and isinstance(message, Redirect):
@@ -70,7 +72,7 @@ class ObservedBroker(Broker):
         if self.sizes_bytes:
             self.last_publication_bytes = self.sizes_bytes.get(message.publisher, PUBLICATION_BYTES)
         effects = super().route(source, message, now_s)
-        if self.config.replica and may_lose(self):
+        if self.config.replica and (self.may_lose_all or may_lose(self)):
             self._checker.may_be_lost(message.publisher, message.sequence)
         return effects
 

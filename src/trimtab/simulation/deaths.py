@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,6 +14,10 @@ from trimtab.simulation.faults import Congest, Crash, Hang
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
+
+
+OPERATOR_REPLACES_AFTER_S: Final = 15.0
+"""Longer than neighbours take to notice a failure and to have the broker replaced."""
 
 
 class Helped(msgspec.Struct, frozen=True):
@@ -55,6 +59,7 @@ class Deaths(msgspec.Struct, frozen=True):
         """Let it happen in a world."""
         world.failures.provisioner = StandByPool(world, self.start_after_s, machines_count=100)
         world.failures.clients_return_s = self.clients_return_s
+        world.failures.operator_replaces_after_s = OPERATOR_REPLACES_AFTER_S
         for failure in self.failures:
             world.at(failure.at_s, self._fail_in_turn, world, failure)
         for each in self.helped:

@@ -15,6 +15,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.broker.replica import ReplicaDuties
 from trimtab.protocol.effects import Assist, Replace
+from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
 from trimtab.simulation.capacity import Capacity
 
@@ -79,6 +80,9 @@ class Failures:
         self._usual_capacities: dict[str, Capacity] = {}
         self.clients_return_s = 0.5
         """Clients try their broker's address again within so long."""
+        self.operator_replaces_after_s: float | None = None
+        """An operator has a broker replaced that nobody else has asked for so long, if there is one: all its
+        neighbours may have died with it."""
         self._gaps_count = 0
 
     def kill(self, name: str, noticed_after_s: float = 0.0) -> None:
@@ -90,6 +94,8 @@ class Failures:
         world.faults_count["crash"] += 1
         host.stop(is_dead=True)
         self._forget(host)
+        self._forget_assistant_of(name)
+        self._call_operator(host)
         for connection in host.connections.values():
             connection.stays_down = True
             if connection.is_up:
@@ -99,23 +105,49 @@ class Failures:
     def _forget(self, host: BrokerHost) -> None:
         """Note which publications may be lost with a broker, and whose may come again.
 
-        `received`: what it held. `safe`: nothing, for any one broker. `durable`: nothing, whoever dies. Where one of
-        its neighbours is away, or one of them or itself is a replica that not all have found yet, the first two
-        promise nothing until all takeovers have ended: what two adjacent brokers know is nowhere else.
+        `received`: what it held. `safe`: what was lost with a broker before and it alone has, because it has yet to
+        hand it to that one's replica. `durable`: nothing, whoever dies. Where one of its neighbours is away, or one of
+        them or itself is a replica that not all have found yet, the first two promise nothing until all takeovers have
+        ended: what two adjacent brokers know is nowhere else.
         """
         broker, checker = host.broker, self._world.checker
         held = _held_by(broker)
         level = broker.config.acknowledges
-        if level != "durable":
+        lost = held if level == "received" else _not_handed_back(broker) & self.lost_with_brokers
+        if level == "durable":
+            lost = set()
+        else:
             self.lost_with_brokers |= held
         hosts = self._world.clients
         clients = [name for name in broker.peers if name in hosts and hosts[name].session.broker == broker.name]
         # without those on their way here: theirs is another broker
-        checker.broker_died(clients, held if level == "received" else ())
+        checker.broker_died(clients, lost)
         if level != "durable" and self._meets_another(host):
             self._gaps_count += 1
             checker.begin_gap()
             self._end_gap_when_mended(_LOOKS_MAX_COUNT)
+
+    def _forget_assistant_of(self, name: str) -> None:
+        """An assistant ends with its broker, and what is in its memory until then may be lost."""
+        assistant = self._world.brokers.get(f"{name}~")
+        if assistant is not None:
+            assistant.broker.may_lose_all = True
+            self._world.checker.broker_died((), _held_by(assistant.broker))
+
+    def _call_operator(self, host: BrokerHost) -> None:
+        if self.operator_replaces_after_s is not None and not _is_assistant(host):
+            self._world.at(self._world.now_s + self.operator_replaces_after_s, self._replace_by_hand, host)
+
+    def _replace_by_hand(self, host: BrokerHost) -> None:
+        """What `trimtab replace` does: the operator knows who the neighbours are."""
+        if self._world.brokers[host.name] is not host:
+            return
+        config = host.broker.config
+        assert config.replication is not None
+        neighbours = tuple(
+            (name, "") for name in host.connections if name in self._world.brokers and not name.endswith("~")
+        )
+        self.replace(Replace(host.name, config.session, "by hand", config.replication.protocol, neighbours))
 
     def _meets_another(self, host: BrokerHost) -> bool:
         """Whether a broker dies that is being taken over itself, or whose neighbour is away or being taken over."""
@@ -164,6 +196,7 @@ class Failures:
         if host is not None and not host.is_dead:
             self._world.faults_count["hang"] += 1
             host.stop(is_dead=False)
+            self._call_operator(host)
 
     def congest(self, name: str, cpu_mhz: float, for_s: float) -> None:
         """Slow a broker's processor down for a while."""
@@ -252,6 +285,17 @@ def may_lose(broker: Broker) -> bool:
     replacement = broker.replacement
     duties = None if replacement is None else replacement.duties
     return broker.config.replica == "basic" and isinstance(duties, ReplicaDuties) and not duties.is_complete
+
+
+def _not_handed_back(broker: Broker) -> set[tuple[str, int]]:
+    """Publications that have not arrived yet at the neighbour that they are for."""
+    waiting = [
+        message
+        for peer in broker.peers.values()
+        if peer.role == "broker"
+        for message in Link.undelivered_data(peer.link)
+    ]
+    return {(message.publisher, message.sequence) for message in waiting if isinstance(message, Publish)}
 
 
 def _is_assistant(host: BrokerHost) -> bool:
