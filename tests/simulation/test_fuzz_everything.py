@@ -39,7 +39,7 @@ RUNNER = CliRunner()
 def _ingredients(plan: Plan) -> set[str]:
     assert plan.deaths is not None
     deaths = plan.deaths
-    found = {deaths.acknowledges, deaths.replication.protocol}
+    found: set[str] = {deaths.acknowledges, deaths.replication.protocol}
     found |= {type(fault).__name__.lower() for fault in (*plan.faults, *deaths.failures)}
     for is_there, name in (
         (plan.is_balanced, "balancing"),
