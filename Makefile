@@ -8,7 +8,7 @@ KERNEL := $(wildcard src/trimtab/matching/kernel/*.c src/trimtab/matching/kernel
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test docs format lock clean
+.PHONY: help setup demo test fuzz docs format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ test: setup ## run every check: ruff, mypy, import rules, documentation, tests a
 	@$(MAKE) --no-print-directory docs
 	@echo "== tests and doctests"
 	@$(BIN)/pytest -q -n $(WORKERS)
+
+fuzz: setup ## run random networks on all cores until Ctrl-C; what breaks a promise is kept in build/fuzz
+	@$(BIN)/python -m trimtab sim fuzz --endless --with replication --jobs 0 --out build/fuzz
 
 docs: setup ## build the documentation as a site, build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -70,7 +70,8 @@ class Direct:
 
     def table(self, broker: str) -> list[tuple[str, str]]:
         """The publication routing table: next hop and filter."""
-        return [(entry.hop, str(entry.filter)) for entry in self.brokers[broker].tables.subscriptions.values()]
+        routes = self.brokers[broker].tables.subscriptions.values()
+        return [(hop, str(route.filter)) for route in routes for hop in route.hops]
 
     def _greeting(self, name: str, peer: str) -> Hello:
         return self.brokers[name].greeting(peer) if name in self.brokers else self.clients[name].greeting()

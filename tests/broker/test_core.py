@@ -15,7 +15,7 @@ from trimtab.client.session import ClientSession, WindowFull
 from trimtab.protocol.effects import Close, Rejected
 from trimtab.protocol.events import Connected, LinkRemoved, Received, Step, Wake
 from trimtab.protocol.frames import Hello
-from trimtab.protocol.messages import Unsubscribe
+from trimtab.protocol.messages import VERSION, Unsubscribe
 
 QUOTES = Filter.parse("[class,eq,'STOCK'],[volume,isPresent,0]")
 
@@ -147,7 +147,7 @@ def test_nobody_ends_the_subscription_of_another() -> None:
 def test_a_name_in_use_is_refused_but_its_owner_may_come_back() -> None:
     network = line("B1")
     network.client("c", "B1")
-    other = Hello(1, "client", "c", "another session", 1)
+    other = Hello(VERSION, "client", "c", "another session", 1)
     [refusal] = network.brokers["B1"].handle(Connected("c", other), 0.0)
     assert isinstance(refusal, Close) and "already in use" in refusal.reason
     network.disconnect("c", "B1")

@@ -12,7 +12,16 @@ from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import Connected, Disconnected, KeepClients, Received, Step, Wake
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.link import LinkConfig
-from trimtab.protocol.messages import VERSION, Advertise, AnyMessage, Publish, Subscribe
+from trimtab.protocol.messages import (
+    VERSION,
+    Advertise,
+    AnyMessage,
+    Handover,
+    KnownSubscription,
+    MoveIn,
+    Publish,
+    Subscribe,
+)
 
 QUEUE_MAX_COUNT = 2
 
@@ -26,6 +35,9 @@ class Notebook:
     def accepted(self, message: Publish, now_s: float) -> None:
         self.told.append(("accepted", message.publisher, message.sequence, now_s))
 
+    def recovered(self, message: Publish) -> None:
+        self.told.append(("recovered", message.publisher, message.sequence))
+
     def dropped(self, client: str, message: Publish) -> None:
         self.told.append(("dropped", client, message.sequence))
 
@@ -37,6 +49,12 @@ class Notebook:
 
     def lease_lapsed(self, client: str, subscriptions: Iterable[str]) -> None:
         self.told.append(("lapsed", client, *subscriptions))
+
+    def passed_by_stand_in(self, message: Publish) -> None:
+        self.told.append(("passed", message.publisher, message.sequence))
+
+    def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None:
+        self.told.append(("unheard", client, *(message.sequence for message in undelivered)))
 
 
 class Watched:
@@ -101,6 +119,32 @@ def test_a_lease_that_lapses_is_told_with_the_subscriptions_that_end() -> None:
     assert watched.notebook.told == []
     watched.broker.handle(Wake(), 12.0)
     assert watched.notebook.told == [("lapsed", "s", "s/s1")]
+
+
+def test_a_client_that_has_moved_on_and_never_hears_so_is_told_with_what_is_given_up() -> None:
+    watched = Watched()
+    watched.broker.handle(Connected("B2", Hello(VERSION, "broker", "B2", "1", 1)), 1.0)
+    watched.broker.handle(Disconnected("s"), 2.0)
+    watched.publish(1, 2)
+    marker = Handover(client="s", session="1", stay=2, old_broker="B1", new_broker="B2")
+    watched.broker.handle(Received("B2", Payload(1, 0, [marker])), 3.0)
+    watched.broker.handle(Step(), 3.0)
+    watched.broker.handle(Wake(), 12.0)
+    assert watched.notebook.told[-1] == ("unheard", "s", 1, 2)
+
+
+def test_a_client_on_its_way_here_that_never_comes_is_not_told() -> None:
+    """For all it knows it has never left its old broker."""
+    watched = Watched()
+    watched.broker.handle(Connected("B2", Hello(VERSION, "broker", "B2", "1", 1)), 1.0)
+    watched.broker.handle(Connected("t", Hello(VERSION, "client", "t", "1", 1, stay=2)), 1.0)
+    coming = MoveIn(stay=2, old_broker="B2", subscriptions=(KnownSubscription("t/s1", Filter.parse("x >= 0")),))
+    watched.broker.handle(Received("t", Payload(1, 0, [coming])), 1.0)
+    watched.broker.handle(Step(), 1.0)
+    watched.broker.handle(Disconnected("t"), 2.0)
+    watched.broker.handle(Wake(), 12.0)
+    assert "t" not in watched.broker.peers
+    assert watched.notebook.told == []
 
 
 def test_a_broker_that_keeps_its_clients_asks_none_to_move() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trimtab.broker.protection import Allowance, Protection, ProtectionConfig
 from trimtab.language import Filter
-from trimtab.protocol.messages import AnyMessage, MovedSubscription, MoveIn, Publish, Subscribe, Unadvertise
+from trimtab.protocol.messages import AnyMessage, KnownSubscription, MoveIn, Publish, Subscribe, Unadvertise
 
 ANY = Filter.parse("a > 0")
 
@@ -105,8 +105,8 @@ def test_requests_wait_in_their_order_and_publications_do_not_wait_for_them() ->
 
 def test_a_client_that_moves_in_counts_for_all_its_filters() -> None:
     guard = protection(requests_per_s=10, requests_burst_count=2)
-    moved = tuple(MovedSubscription(f"s{number}", f"s{number}@1", ANY) for number in range(12))
-    move = MoveIn(move="m", old_broker="B1", subscriptions=moved)
+    moved = tuple(KnownSubscription(f"s{number}", ANY) for number in range(12))
+    move = MoveIn(stay=2, old_broker="B1", subscriptions=moved)
     assert guard.admit("p", [move, subscription(1)], 0.0)[0] == [move]
     assert [time_s for time_s, _ in run(guard, 5.0)] == pytest.approx([1.0])
 

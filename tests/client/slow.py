@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from trimtab.broker.config import BrokerConfig
+from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.client.config import ClientConfig
 from trimtab.client.session import ClientSession
-from trimtab.protocol.effects import Deliver, Effect, Open, Shut
-from trimtab.protocol.events import Connected, Disconnected, LinkRemoved, MoveTo, Received, Step, Wake
+from trimtab.protocol.effects import Append, Deliver, Effect, Open, Shut
+from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, MoveTo, Received, Step, Stored, Wake
 from trimtab.protocol.frames import Ack, Payload
 
 BROKERS = ("B1", "B2", "B3", "B4", "B5")
@@ -27,12 +27,15 @@ class Slow:
         links: tuple[tuple[str, str], ...] = LINKS,
         *,
         covering: bool = True,
+        acknowledges: Acknowledges = "received",
     ) -> None:
         self.rng = rng
         self.now_s = 0.0
         self.covering = covering
+        self.links = links
+        self.acknowledges = acknowledges
         self.brokers: dict[str, Broker] = {}
-        self.lives: dict[str, int] = {}
+        self.incarnations: dict[str, int] = {}
         self.clients: dict[str, ClientSession] = {}
         self.wires: dict[tuple[str, str], deque[Payload | Ack]] = {}
         self.effects: dict[str, list[Effect]] = {}
@@ -42,13 +45,16 @@ class Slow:
             self.connect(first, second)
 
     def add_broker(self, name: str) -> None:
-        """A broker, or its next life."""
-        self.lives[name] = self.lives.get(name, 0) + 1
+        """A broker, or its next incarnation, which knows its neighbours by configuration and nothing else."""
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
         config = BrokerConfig(
             name,
-            session=str(self.lives[name]),
+            session=str(self.incarnations[name]),
+            epoch=self.incarnations[name],
+            neighbours=tuple(end for link in self.links if name in link for end in link if end != name),
             subscription_covering=self.covering,
             advertisement_covering=self.covering,
+            acknowledges=self.acknowledges,
         )
         self.brokers[name] = Broker(config)
 
@@ -69,16 +75,14 @@ class Slow:
         for name, peer in ((first, second), (second, first)):
             self.wires[name, peer] = deque()
         for name, peer in ((first, second), (second, first)):
-            effects = self.role(name).handle(Connected(peer, greetings[peer]), self.now_s)
-            if name in self.clients:
-                self.obey(name, effects)
+            self.tell(name, Connected(peer, greetings[peer]))
 
     def cut(self, first: str, second: str, *, for_good: bool = False) -> None:
         """Break a connection, or take a link away; what is under way on it is lost."""
         for name, peer in ((first, second), (second, first)):
             self.wires.pop((name, peer), None)
             gone_for_good = for_good and name in self.brokers
-            self.role(name).handle(LinkRemoved(peer) if gone_for_good else Disconnected(peer), self.now_s)
+            self.tell(name, LinkRemoved(peer) if gone_for_good else Disconnected(peer))
 
     def start_again(self, broker: str) -> None:
         """A broker loses its memory; all that was connected to it connects again."""
@@ -103,7 +107,17 @@ class Slow:
                 self.connect(client, effect.broker)
             elif isinstance(effect, Shut) and self.wires.pop((client, effect.broker), None) is not None:
                 self.wires.pop((effect.broker, client))
-                self.brokers[effect.broker].handle(LinkRemoved(client), self.now_s)
+                self.tell(effect.broker, LinkRemoved(client))
+
+    def tell(self, name: str, event: Event) -> None:
+        """A broker or client is told of an event; what a broker wants on its disk is there at once."""
+        effects = self.role(name).handle(event, self.now_s)
+        if name in self.clients:
+            self.obey(name, effects)
+            self.clients[name].consumed()
+        for effect in effects:
+            if isinstance(effect, Append):
+                self.tell(name, Stored(effect.number))
 
     def act(self) -> bool:
         """One random step of one broker or one frame; whether there was anything to do."""
@@ -117,7 +131,7 @@ class Slow:
             return False
         source, target = self.rng.choice(choices)
         if not target:
-            self.brokers[source].handle(Step(), self.now_s)
+            self.tell(source, Step())
             return True
         frames, role = self.wires[source, target], self.role(source)
         if not frames or self.rng.random() < 0.5:
@@ -126,10 +140,18 @@ class Slow:
             if frame is not None:
                 frames.append(frame)
         if frames and self.rng.random() < 0.7:
-            effects = self.role(target).handle(Received(source, frames.popleft()), self.now_s)
-            if target in self.clients:
-                self.obey(target, effects)
+            self.tell(target, Received(source, frames.popleft()))
         return True
+
+    def carry(self, source: str, target: str) -> None:
+        """All that can be sent over one connection arrives."""
+        role = self.role(source)
+        while True:
+            is_client = isinstance(role, ClientSession)
+            frame = role.take_frame(self.now_s, target) if is_client else role.take_frame(target, self.now_s)  # type: ignore[arg-type]
+            if frame is None:
+                return
+            self.tell(target, Received(source, frame))
 
     def rest(self) -> None:
         """Go on until there is nothing to do."""
@@ -140,10 +162,19 @@ class Slow:
         """Time passes; whoever wanted to be woken is."""
         self.now_s += for_s
         for name in [*self.brokers, *self.clients]:
-            effects = self.role(name).handle(Wake(), self.now_s)
-            if name in self.clients:
-                self.obey(name, effects)
+            self.tell(name, Wake())
         self.rest()
+
+    def misleading_routes(self) -> list[tuple[str, str, list[str]]]:
+        """Filters of clients in routing tables that come from elsewhere than where the client is; at rest, none."""
+        found: list[tuple[str, str, list[str]]] = []
+        for name, broker in self.brokers.items():
+            for route in (*broker.tables.advertisements.values(), *broker.tables.subscriptions.values()):
+                client = route.id.partition("/")[0]
+                home = self.clients[client].broker if client in self.clients else ""
+                if list(route.hops) != [client if home == name else broker.reach.towards(home)]:
+                    found.append((name, route.id, list(route.hops)))
+        return found
 
     def delivered(self, client: str, publisher: str) -> list[int]:
         """What a client was handed of a publisher, by number."""

@@ -66,7 +66,7 @@ def test_a_covering_subscription_without_a_requirement_does_not_hide_a_strict_on
         world.subscribe(name, filter, within_s)
     world.run(3.0)
     assert required(world, "B3", "strict") == [0.5]
-    assert [entry.hop for entry in world.brokers["B2"].broker.tables.subscriptions.values()] == ["B3"]
+    assert [list(route.hops) for route in world.brokers["B2"].broker.tables.subscriptions.values()] == [["B3"]]
 
 
 def test_late_deliveries_are_counted_for_the_subscriptions_that_wanted_them_sooner() -> None:

@@ -9,7 +9,7 @@ from trimtab.simulation.attacks import AttackKind
 
 TOLD: dict[AttackKind, str] = {
     "flood": "more than 50 publications per second; what is beyond waits",
-    "huge": "a publication of 1,000,055 bytes; at most 65,536 are allowed here",
+    "huge": "a publication of 1,000,056 bytes; at most 65,536 are allowed here",
     "advertisements": "more than 20 subscriptions and advertisements per second; what is beyond waits",
     "stalled": "too slow: 101 publications waited; read faster or ask for less",
     "filters": "more than 20 subscriptions and advertisements per second; what is beyond waits",

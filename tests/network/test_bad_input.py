@@ -6,17 +6,19 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 
 from trimtab import BlockingClient, Filter, LimitError, Network, Publication
+from trimtab.network.client import ClientError
 from trimtab.network.network_file import NetworkOptions
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, encode_frame
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, StatusReply, StatusRequest
-from trimtab.protocol.messages import Advertise, Publish, Refused, Subscribe, Unsubscribe
+from trimtab.protocol.messages import VERSION, Advertise, Confirmed, Publish, Refused, Subscribe, Unsubscribe
 
-HELLO = Hello(1, "client", "mallory", "m1", 1)
+HELLO = Hello(VERSION, "client", "mallory", "m1", 1)
 SEED = 20_240_601
 
 
@@ -86,7 +88,7 @@ def framed(body: bytes) -> bytes:
 
 def said(message: object) -> bytes:
     """A frame with one message."""
-    return framed(msgspec.msgpack.encode([1, 0, 0, [message]]))
+    return framed(msgspec.msgpack.encode([1, 0, 0, 0, [message]]))
 
 
 @pytest.mark.parametrize(
@@ -100,12 +102,13 @@ def said(message: object) -> bytes:
         (struct.pack(">I", FRAME_MAX_BYTES + 1) + b"x" * 300_000, "a frame of 2,097,153 bytes"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a frame of 1,195,725,856 bytes"),
         (Ack(1), "the first frame must be a greeting (hello)"),
-        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 1 is"),
-        (Hello(1, "client", "", "m1", 1), "the greeting's name is not the name of this connection"),
-        (Hello(1, "client", "B1", "m1", 1), "B1 is this broker's own name"),
+        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 2 is"),
+        (Hello(9, "client", "mallory", "m1", 1, version_min=3), "protocol version 9 is not spoken here, but 2 is"),
+        (Hello(2, "client", "", "m1", 1), "the greeting's name is not the name of this connection"),
+        (Hello(2, "client", "B1", "m1", 1), "B1 is this broker's own name"),
     ],
     ids=["no MessagePack", "empty", "unknown frame", "half a greeting", "oversized", "oversized with content", "HTTP",
-         "no greeting", "wrong version", "no name", "the broker's name"],
+         "no greeting", "later version", "later versions", "no name", "the broker's name"],
 )  # fmt: skip
 def test_a_wrong_beginning_closes_the_connection_with_the_reason(raw: Raw, data: bytes | Frame, expected: str) -> None:
     raw.send(data)
@@ -120,10 +123,11 @@ def test_a_wrong_beginning_closes_the_connection_with_the_reason(raw: Raw, data:
         (said({"kind": "dance"}), "not a frame: Invalid value 'dance'"),
         (said({"kind": "sub", "id": "x", "filter": [["a", "resembles", 5]]}), "unknown operator 'resembles'"),
         (said({"kind": "sub", "id": "x", "filter": [["a", "<", 5], ["a", ">", 6]]}), "contradictory filter"),
-        (said(["", "mallory", 1, {"a": [1]}, 0.0, "m1", 0]), "not a frame: Expected `bool | int | float | str`"),
-        (said(["", "mallory", 1, {"a": 2**63}, 0.0, "m1", 0]), "64 bits"),
+        (said(["", "mallory", 1, {"a": [1]}, 0.0, "m1", 1, 0]), "not a frame: Expected `bool | int | float | str`"),
+        (said(["", "mallory", 1, {"a": 2**63}, 0.0, "m1", 1, 0]), "64 bits"),
         (said(["", "mallory", 1, {"a": 1}, 0.0]), "not a frame"),
-        (framed(msgspec.msgpack.encode([1, 0, 0, [{}] * 5_000])), "not a frame: Expected `array` of length <= 4096"),
+        (said(["", "mallory", 1, {"a": 1}, 0.0, "m1", 0]), "not a frame"),
+        (framed(msgspec.msgpack.encode([1, 0, 0, 0, [{}] * 5_000])), "not a frame: Expected `array` of length <= 4096"),
     ],
     ids=[
         "broken frame",
@@ -134,6 +138,7 @@ def test_a_wrong_beginning_closes_the_connection_with_the_reason(raw: Raw, data:
         "nested value",
         "large value",
         "short publication",
+        "publication of version 1",
         "too many messages",
     ],
 )
@@ -142,6 +147,65 @@ def test_a_mistake_after_the_greeting_closes_the_connection(raw: Raw, data: byte
     assert isinstance(raw.receive(), Hello)
     raw.send(data)
     assert expected in raw.goodbye()
+
+
+@pytest.mark.parametrize("role", ["client", "broker"])
+def test_who_speaks_only_version_1_is_told_in_words_whatever_it_says_next(raw: Raw, role: str) -> None:
+    greeting = {"frame": "hello", "version": 1, "role": role, "name": "old", "session": "5f3a", "expects": 1}
+    subscription = {"kind": "sub", "id": "old/s1", "filter": [["a", ">", 5]]}
+    raw.send(
+        framed(msgspec.msgpack.encode(greeting)),
+        framed(msgspec.msgpack.encode([1, 0, 0, [subscription]])),  # payloads were arrays of four
+        framed(msgspec.msgpack.encode([2, 0, 0, [["", "old", 1, {"a": 1}, 0.0, "5f3a", 0]]])),
+    )
+    assert raw.goodbye() == "protocol version 1 is not spoken here, but 2 is"
+
+
+def test_with_a_later_version_that_also_speaks_this_one_this_one_is_spoken(raw: Raw) -> None:
+    raw.send(
+        Hello(3, "client", "mallory", "m1", 1, version_min=2),
+        Payload(1, 0, [Advertise(id="m/a", filter=Filter.parse("a > 5"))]),
+    )
+    answer = raw.receive()
+    assert isinstance(answer, Hello)
+    assert (answer.version, answer.version_min) == (2, 2)
+    frame = raw.receive()
+    while not isinstance(frame, Payload):
+        frame = raw.receive()
+    [confirmed] = frame.messages
+    assert isinstance(confirmed, Confirmed)
+    assert confirmed.id == "m/a"
+
+
+def test_a_client_is_told_that_a_broker_speaks_only_version_1() -> None:
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(encode_frame(Hello(1, "broker", "B1", "old", 1)))
+            while connection.recv(65_536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+        answered = thread.submit(answer)
+        with pytest.raises(ClientError, match="protocol version 1 is not spoken here, but 2 is"):
+            BlockingClient(f"127.0.0.1:{server.getsockname()[1]}")
+        answered.result()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"kind": "handover", "client": "c", "session": "1", "stay": 2, "old_broker": "B1", "new_broker": "B2"},
+        {"kind": "complete", "client": "c", "session": "1", "stay": 2, "new_broker": "B1"},
+        {"kind": "guard", "version": 1, "record": {"client": "c", "session": "1", "stay": 1}},
+        {"kind": "guardall", "version": 1, "count": 0},
+        {"kind": "guarded", "version": 1},
+    ],
+    ids=lambda message: str(message["kind"]),
+)
+def test_what_only_brokers_say_is_refused_from_a_client(raw: Raw, message: dict[str, object]) -> None:
+    raw.send(HELLO, said(message))
+    assert raw.refusal().reason == "only brokers say this"
 
 
 def test_an_unannounced_publication_is_refused(raw: Raw) -> None:
@@ -224,7 +288,7 @@ def test_random_and_mutated_frames_do_no_harm(network: Network) -> None:
     ]
     for attempt in range(150):
         peer = Raw(network)
-        sent = [encode_frame(Hello(1, "client", f"mallory-{attempt}", "m", 1)), *map(encode_frame, good)]
+        sent = [encode_frame(Hello(VERSION, "client", f"mallory-{attempt}", "m", 1)), *map(encode_frame, good)]
         if attempt % 3 == 0:
             sent = [framed(rng.randbytes(rng.randrange(60))) for _ in range(3)]
         data = bytearray(b"".join(sent))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.broker.turns import Uplink
+from trimtab.broker.uplink import Uplink
 from trimtab.network.address import Address
 from trimtab.network.local_network import free_ports
 from trimtab.network.loops import run

@@ -25,9 +25,7 @@ def line(level: Acknowledges, folder: Path) -> Network:
     """Three brokers in a row, with a slow way out of the middle one."""
     disk = str(folder) if level == "durable" else ""
     options = NetworkOptions(acknowledges=level, disk=disk, enforce_capacities=True)
-    replication = ReplicationSettings(
-        provisioner="standby", look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3, clients_return_within_s=3.0
-    )
+    replication = ReplicationSettings(provisioner="standby", look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3)
     links = [("B1", "B2"), ("B2", "B3")]
     network = Network.of(["B1", "B2", "B3"], links, options, replication=replication, standbys_count=1)
     brokers = tuple(

@@ -11,6 +11,7 @@ from trimtab.broker.protection import Allowance
 from trimtab.network.address import Address
 from trimtab.network.local_network import plan_text
 from trimtab.network.network_file import LinkEntry, NetworkFileError, parse_network, read_network_file
+from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.relocation.config import Aim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -223,3 +224,13 @@ bytes_per_s = 1e6
     assert parse_network(plan_text(plan)) == plan
     assert plan.config_of("B1", "1").protection == plan.protection
     assert parse_network(B1).protection is None
+
+
+def test_keys_of_earlier_versions_are_accepted_and_told_to_have_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    text = "[network]\nrecovers_after_s = 3\n[replication]\nlook_every_s = 0.2\nclients_return_within_s = 5\n" + B1
+    plan = parse_network(text, "net.toml")
+    assert plan.replication == ReplicationSettings(look_every_s=0.2)
+    assert [record.getMessage().rpartition(": ")[0] for record in caplog.records] == [
+        "net.toml:2: recovers_after_s has no effect any more",
+        "net.toml:5: clients_return_within_s has no effect any more",
+    ]

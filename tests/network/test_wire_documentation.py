@@ -18,7 +18,7 @@ def test_the_frames_in_hexadecimal_are_what_is_sent() -> None:
     shown = [bytes.fromhex(re.sub(r"\s", "", block)) for block in re.findall(r"```hex\n(.*?)```", PAGE, re.DOTALL)]
     values: dict[str, WireValue] = {"class": "STOCK", "volume": 300001}
     wanted: list[Frame] = [
-        Hello(1, "client", "alice", "5f3a", 1),
+        Hello(2, "client", "alice", "5f3a", 1),
         Payload(1, 0, [Subscribe(id="alice/s1", filter=Filter.parse("[class,eq,'STOCK'],[volume,>,300000]"))]),
         Payload(
             2, 1, [Publish(publisher="alice", sequence=1, values=values, origin_s=1_700_000_000.5, session="5f3a")]

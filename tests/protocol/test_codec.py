@@ -38,32 +38,33 @@ from trimtab.protocol.frames import (
 from trimtab.protocol.messages import (
     Accepted,
     Advertise,
-    AdvertisementsTold,
     AnyMessage,
-    Cancel,
     ChannelConfirmed,
+    ClientRecord,
+    ClientRecords,
     Complete,
     Confirmed,
     ControlPublish,
     End,
     Gone,
+    Guard,
+    GuardAll,
+    Guarded,
     Handover,
-    KnownFilter,
+    KnownAdvertisement,
+    KnownSubscription,
     Limited,
     Measure,
     Measured,
     Members,
-    MovedAdvertisement,
-    MovedSubscription,
     MoveIn,
     Neighbours,
+    Passing,
     Progress,
     Publish,
     Redirect,
     Refused,
-    Replicated,
     Resume,
-    Returned,
     Sent,
     Stay,
     Stayed,
@@ -72,9 +73,9 @@ from trimtab.protocol.messages import (
     SubscribeChannel,
     SubscriptionsTold,
     SubscriptionsWanted,
+    Swept,
     Synced,
     Unadvertise,
-    Unclaimed,
     Unsubscribe,
     one_hop_further,
 )
@@ -88,13 +89,32 @@ from trimtab.protocol.snapshots import (
 )
 
 FILTER = Filter.parse("class = 'STOCK' AND volume BETWEEN 1 AND 5 AND symbol LIKE 'Y_O%' AND flag <> true AND x = *")
+RECORD = ClientRecord(
+    "c",
+    "5f3a",
+    2,
+    burned=4,
+    old_broker="B1",
+    publishes=True,
+    leaving_for=5,
+    subscriptions=(KnownSubscription("c/s1", FILTER, 0.2),),
+    advertisements=(KnownAdvertisement("c/a1", FILTER),),
+)
 MESSAGES: list[AnyMessage] = [
-    Advertise(id="a1", filter=FILTER, cause="c"),
-    Unadvertise(id="a1"),
+    Advertise(id="a1", filter=FILTER, number=3, cause="c"),
+    Unadvertise(id="a1", number=3),
     Subscribe(id="s1", filter=FILTER),
     Unsubscribe(id="s1"),
-    Confirmed(id="s1"),
-    Publish(publisher="p", sequence=2**63 - 1, values={"a": 1, "b": 1.5, "c": "ü\n", "d": True}, origin_s=1.25, hops=3),
+    Confirmed(id="s1", number=4),
+    Publish(
+        publisher="p",
+        sequence=2**63 - 1,
+        values={"a": 1, "b": 1.5, "c": "ü\n", "d": True},
+        origin_s=1.25,
+        session="5f3a",
+        stay=2,
+        hops=3,
+    ),
     ControlPublish(publisher="B1/a", sequence=1, values={"class": "LOCAL_PIE", "a": 0.5}, origin_s=1.25),
     Accepted(publisher="p", sequence=7),
     Refused(about="s1", reason="no"),
@@ -102,49 +122,36 @@ MESSAGES: list[AnyMessage] = [
     Members(names=("B1", "B2"), addresses=("127.0.0.1:7001", "")),
     Gone(names=("B1",)),
     Synced(),
-    MoveIn(move="c/m1", old_broker="B1", subscriptions=(MovedSubscription("c/s1", "c/s1@1", FILTER),)),
-    Handover(move="c/m1", client="c", old_broker="B1", old_ids=("c/s1",)),
-    MoveIn(
-        move="c/m1",
-        old_broker="B1",
-        subscriptions=(),
-        advertisements=(MovedAdvertisement("c/a1", FILTER),),
-        publishes=True,
-        old_session="1",
-    ),
-    Handover(
-        move="c/m1",
-        client="c",
-        old_broker="B1",
-        old_ids=(),
-        new_broker="B3",
-        advertisements=(MovedAdvertisement("c/a1", FILTER),),
-        old_session="1",
-    ),
-    MoveIn(move="c/m1+", old_broker="B1", subscriptions=(), publishes=True, has_moved=True),
-    Handover(move="c/m1+", client="c", old_broker="B1", old_ids=(), new_broker="B3", has_moved=True),
-    Complete(move="c/m1", client="c", new_broker="B3", advertisements=("c/a1",), is_lost=True),
-    Cancel(move="c/m1", old_broker="B1"),
+    MoveIn(stay=2, old_broker="B1", subscriptions=(KnownSubscription("c/s1", FILTER, 0.2),), cause="c/m1"),
+    MoveIn(stay=2, old_broker="B1", advertisements=(KnownAdvertisement("c/a1", FILTER),), publishes=True),
+    Handover(client="c", session="5f3a", stay=2, old_broker="B1", new_broker="B3", cause="c/m1"),
+    Handover(client="c", session="5f3a", stay=2, old_broker="B1", new_broker="B3", publishes=True),
+    Complete(client="c", session="5f3a", stay=2, new_broker="B3", publishes=True, cause="c/m1"),
+    Complete(client="c", session="5f3a", stay=2, new_broker="B3", is_lost=True),
+    Resume(stay=2),
+    Stranded(stay=2),
+    End(stay=2, cause="c/m1"),
+    Stay(stay=2, cause="c/m1"),
+    Stayed(stay=2),
     Neighbours(names=("B1",), addresses=("127.0.0.1:7001",)),
-    AdvertisementsTold(),
     SubscriptionsWanted(),
     SubscriptionsTold(),
-    Replicated(names=("B1", "B2"), addresses=("", "127.0.0.1:7002")),
+    Swept(),
+    Swept(names=("B1", "B2"), addresses=("", "127.0.0.1:7002")),
+    Passing(client="p", session="5f3a", stay=2),
+    Guard(version=7, record=RECORD, ended=("c/s0",)),
+    Guard(version=8, record=ClientRecord("c", "", 0), is_over=True),
+    GuardAll(version=9, count=3),
+    Guarded(version=9),
+    ClientRecords(version=9, records=(RECORD, ClientRecord("d", "1", 1))),
+    ClientRecords(),
     Progress(origin="B1", number=3, sent=(Sent("p", "5f3a", 7),)),
-    Unclaimed(advertisements=(KnownFilter("c/a1", FILTER),), subscriptions=(KnownFilter("c/s1", FILTER),)),
-    Returned(),
-    Resume(move="c/m1"),
-    Stranded(move="c/m1"),
     Measure(brokers=("B1", "B2"), addresses=("h:1", ""), cause="trace/grape/B1/P/1"),
     Measured(round_trips_s={"B1": 0.001}, cause="trace/grape/B1/P/1"),
-    End(move="c/m1"),
     Redirect(broker="B2", address="127.0.0.1:7002", cause="B1/lb1"),
-    Stay(move="c/m1"),
-    Stayed(move="c/m1"),
     SubscribeChannel(id="c1", channel="OfType", arguments={"event": "flood", "level": 3, "near": 0.5}, after=7),
     ChannelConfirmed(id="c1", position=7),
     Subscribe(id="s2", filter=FILTER, within_s=1.5),
-    MoveIn(move="c/m1", old_broker="B1", subscriptions=(MovedSubscription("c/s1", "c/s1@1", FILTER, 0.2),)),
 ]
 
 
@@ -162,8 +169,11 @@ def test_every_message_is_read_back_as_it_was(message: AnyMessage) -> None:
     "frame",
     [
         Hello(1, "client", "c", "s", 4),
+        Hello(2, "client", "c", "s", 4, "t", version_min=2, stay=3, burned=2),
+        Hello(2, "broker", "B2", "s", 1, "t", epoch=4, granted=3, elsewhere={"B1": "127.0.0.1:7001"}, order="any"),
         Hello(1, "broker", "B2~", "s", 1, replica="incremental", assists="B2", reorders=True),
         Ack(3, gap=True),
+        Ack(3, done=1, asks=True, credit=2),
         Goodbye("too slow"),
         LinkRequest("add", "B2", "127.0.0.1:7002"),
         LinkReply(False, "a cycle"),
@@ -228,33 +238,46 @@ def test_hops_are_counted_up_to_a_limit() -> None:
 
 
 def test_many_messages_travel_in_one_frame() -> None:
-    frame = Payload(3, 2, list(MESSAGES), done=1)
+    frame = Payload(3, 2, list(MESSAGES), done=1, credit=2)
     assert sent_and_read(frame) == frame
 
 
 def test_more_bytes_than_fit_into_one_frame_become_several() -> None:
     texts = [Publish(publisher="p", sequence=n, values={"a": "x" * 100_000}, origin_s=0.0) for n in range(1, 8)]
-    frames = list(FrameReader().feed(encode_frame(Payload(5, 2, list(texts), done=3))))
+    frames = list(FrameReader().feed(encode_frame(Payload(5, 2, list(texts), done=3, credit=4))))
     assert all(isinstance(frame, Payload) for frame in frames)
-    assert [(f.number, f.ack, f.done, len(f.messages)) for f in frames if isinstance(f, Payload)] == [
-        (5, 2, 3, 2),
-        (7, 2, 3, 2),
-        (9, 2, 3, 2),
-        (11, 2, 3, 1),
+    assert [(f.number, f.ack, f.done, f.credit, len(f.messages)) for f in frames if isinstance(f, Payload)] == [
+        (5, 2, 3, 4, 2),
+        (7, 2, 3, 4, 2),
+        (9, 2, 3, 4, 2),
+        (11, 2, 3, 4, 1),
     ]
 
 
 def test_a_frame_with_too_many_messages_is_refused() -> None:
-    body = msgspec.msgpack.encode((1, 0, 0, [{}] * (BATCH_MAX_COUNT + 1)))
+    body = msgspec.msgpack.encode((1, 0, 0, 0, [{}] * (BATCH_MAX_COUNT + 1)))
     with pytest.raises(ProtocolError, match="length <= 4096"):
         decode_frame(body)
 
 
-@pytest.mark.parametrize("fields_count", [0, 6, 8, 15])
-def test_a_publication_with_other_than_seven_fields_is_refused(fields_count: int) -> None:
-    fields = ("", "p", 1, {"a": 1}, 0.0, "s", 0, b"bytes", 0, 0, 0, 0, 0, 0, 0)[:fields_count]
+@pytest.mark.parametrize("fields_count", [0, 7, 9, 15])
+def test_a_publication_with_other_than_eight_fields_is_refused(fields_count: int) -> None:
+    fields = ("", "p", 1, {"a": 1}, 0.0, "s", 1, 0, b"bytes", 0, 0, 0, 0, 0, 0)[:fields_count]
     with pytest.raises(ProtocolError, match="not a frame"):
-        decode_frame(msgspec.msgpack.encode((1, 0, 0, [fields])))
+        decode_frame(msgspec.msgpack.encode((1, 0, 0, 0, [fields])))
+
+
+def test_what_the_refused_ones_above_lack_is_nothing_but_the_right_number_of_fields() -> None:
+    fields = ("", "p", 1, {"a": 1}, 0.0, "s", 2, 3)
+    (message,) = sent_and_read(Payload(1, 0, [msgspec.msgpack.encode(fields)])).messages
+    assert isinstance(message, Publish) and message.fields() == fields
+    assert decode_frame(msgspec.msgpack.encode((1, 0, 0, 0, [fields]))) == Payload(1, 0, [message])
+
+
+@pytest.mark.parametrize("numbers_count", [3, 5])
+def test_a_payload_with_other_than_four_numbers_is_refused(numbers_count: int) -> None:
+    with pytest.raises(ProtocolError, match="not a frame"):
+        decode_frame(msgspec.msgpack.encode((*range(1, numbers_count + 1), [])))
 
 
 def sent_and_read(frame: Payload) -> Payload:

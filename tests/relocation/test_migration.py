@@ -12,7 +12,16 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.protocol.effects import Moved, Open, Shut
 from trimtab.protocol.events import Connected, LinkRemoved, MoveTo, Received, Step
 from trimtab.protocol.frames import Payload
-from trimtab.protocol.messages import Cancel, Complete, Confirmed, Handover, Publish, Subscribe, Unsubscribe
+from trimtab.protocol.messages import (
+    Advertise,
+    Complete,
+    Confirmed,
+    Handover,
+    Publish,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
 from trimtab.protocol.records import AnyRecord, MoveRecord
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.connections import Connection, Frames
@@ -107,9 +116,10 @@ def test_a_move_takes_messages_in_proportion_to_the_path_and_none_beside_it() ->
         kinds, links, beside = messages_of_a_move(hops_count)
         assert beside == Counter(), "brokers beside the path say and hear nothing"
         assert kinds["Handover"] == kinds["Complete"] == hops_count
-        assert kinds["Subscribe"] == hops_count, "one covering subscription over each link"
-        assert kinds["Unsubscribe"] <= hops_count
-        assert sum(kinds.values()) <= 6 * hops_count
+        assert kinds["Advertise"] == kinds["Unadvertise"] == hops_count, "told ahead of the marker, ended behind it"
+        assert kinds["Subscribe"] == kinds["Unsubscribe"] == hops_count, "one covering subscription over each link"
+        assert kinds["Confirmed"] == 2 * hops_count
+        assert sum(kinds.values()) == 8 * hops_count
         assert max(links.values()) <= 4
 
 
@@ -170,7 +180,7 @@ def test_figure_1_the_three_operations_on_the_path_from_b1_to_b6() -> None:
     )
     network.move("P", "B6")
     tables = {name: broker.tables.advertisements.values() for name, broker in network.brokers.items()}
-    hops = {name: [entry.hop for entry in entries] for name, entries in tables.items()}
+    hops = {name: [hop for route in routes for hop in route.hops] for name, routes in tables.items()}
     assert hops == {  # operation 1, on the path alone
         "B1": ["B5"], "B5": ["B6"], "B6": ["P"],
         "B2": ["B1"], "B3": ["B1"], "B4": ["B1"], "B7": ["B6"],
@@ -184,9 +194,11 @@ def test_figure_1_the_three_operations_on_the_path_from_b1_to_b6() -> None:
     assert told.count(("B1", "B5", Complete)) == told.count(("B5", "B6", Complete)) == 1
     assert told.count(("B1", "B5", Subscribe)) == told.count(("B5", "B6", Subscribe)) == 2
     assert told.count(("B5", "B1", Unsubscribe)) == told.count(("B6", "B5", Unsubscribe)) == 2
-    assert [kind for _, _, kind in told].count(Confirmed) == 4
-    assert len(told) == 16
+    assert told.count(("B6", "B5", Advertise)) == told.count(("B5", "B1", Advertise)) == 1
+    assert told.count(("B1", "B5", Unadvertise)) == told.count(("B5", "B6", Unadvertise)) == 1
+    assert [kind for _, _, kind in told].count(Confirmed) == 6, "four subscriptions and the advertisement twice"
+    assert len(told) == 22
     network.clients["P"].publish({"n": 1}, 0.0)
     network.run()
     assert all(network.deliveries(f"s@{name}") == [("P", 1)] for name in ("B2", "B3", "B6", "B7"))
-    assert not any(isinstance(message, Publish | Cancel) for _, _, message in network.said)
+    assert not any(isinstance(message, Publish) for _, _, message in network.said)

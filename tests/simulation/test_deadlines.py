@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.uplink import Uplink
 from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
 from trimtab.simulation.capacity import PUBLICATION_BYTES, Capacity
 from trimtab.simulation.rest import check_rest
-from trimtab.simulation.uplinks import Uplink
 from trimtab.simulation.world import World
 
 URGENT_S = 0.25

@@ -52,7 +52,7 @@ def line(level: Acknowledges) -> World:
     acknowledges what it has received, a small window keeps publications at B3.
     """
     link = LinkConfig(data_window_count=16) if level == "received" else LinkConfig()
-    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.2, clients_return_within_s=3.0)
+    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.2)
     world = World(1, link=link)
     for name, neighbours in NEIGHBOURS.items():
         config = BrokerConfig(name, neighbours=neighbours, link=link, replication=replication, acknowledges=level)
@@ -87,10 +87,9 @@ def end_when_accepted(world: World, end: End) -> None:
     """End the publisher's advertisement as soon as all it said is acknowledged, and wait until B3 has ended it."""
     session = world.clients["p"].session
     run_until(world, lambda: not session.waiting_count)
-    tables = world.brokers["B3"].broker.tables
-    [entry] = tables.advertisements.values()
+    [entry] = world.brokers["B3"].broker.tables.advertisements.values()
     end(world)
-    run_until(world, lambda: tables.advertisements.get(entry.id) != entry)
+    run_until(world, lambda: "p" not in entry.hops)
 
 
 def finish(world: World) -> list[str]:

@@ -11,8 +11,9 @@ from trimtab.broker.core import Broker
 from trimtab.protocol.link import Link
 from trimtab.simulation.bugs import BUGS, Bug, bug_named
 from trimtab.simulation.faults import KINDS
-from trimtab.simulation.fuzz import fuzz, fuzz_bug, run_plan
+from trimtab.simulation.fuzz import fuzz, fuzz_bug
 from trimtab.simulation.fuzz_plans import AGENTS_NEED_MHZ, Plan, draw_plan, draw_plan_of_any_speed
+from trimtab.simulation.fuzz_run import run_plan
 
 RUNS_COUNT = 150
 

@@ -10,7 +10,8 @@ from trimtab.replication.config import ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Crash
 from trimtab.simulation.fuzz import fuzz, fuzz_bug
-from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths, draw_plan_with_replication
+from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
+from trimtab.simulation.fuzz_run import run_plan
 from trimtab.simulation.replication_bugs import REPLICATION_BUGS
 from trimtab.simulation.rest import check_rest
 from trimtab.simulation.world import World
@@ -22,7 +23,7 @@ BROKERS = tuple(f"B{number}" for number in range(1, 8))
 def seven(seed: int) -> World:
     """Seven brokers in a tree; every one has a publisher and a subscriber to all."""
     world = World(seed)
-    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.3, clients_return_within_s=3.0)
+    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.3)
     for name in BROKERS:
         neighbours = tuple(end for link in LINKS if name in link for end in link if end != name)
         world.add_broker(BrokerConfig(name, neighbours=neighbours, replication=replication, acknowledges="safe"))
@@ -86,7 +87,7 @@ def test_what_passed_while_a_client_was_absent_survives_the_death_of_the_replica
 ) -> None:
     """The client has come back to the replica of B2, and what waited for it there is on its way when that dies."""
     world = World(1)
-    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.3, clients_return_within_s=3.0)
+    replication = ReplicationConfig(look_every_s=0.1, crash_after_s=0.3)
     for name, neighbour in (("B1", "B2"), ("B2", "B1")):
         world.add_broker(BrokerConfig(name, neighbours=(neighbour,), replication=replication, acknowledges=level))
     world.add_link("B1", "B2", 0.01)
@@ -127,11 +128,13 @@ def test_random_networks_in_which_what_is_safe_survives() -> None:
 
 
 def test_a_random_network_whose_replica_dies_soon_after_its_clients_have_returned() -> None:
-    assert fuzz(first_seed=9_367, runs_count=1, draw=draw_plan_with_replication).failures == []
+    plan = draw_plan_with_deaths(9_367, acknowledges="safe", moves="clients")
+    assert run_plan(plan).violations == []
 
 
 def test_a_random_network_with_a_client_that_undoes_more_than_a_hundred_moves() -> None:
-    assert fuzz(first_seed=9_246, runs_count=1, draw=draw_plan_with_replication).failures == []
+    plan = draw_plan_with_deaths(9_246, acknowledges="received", moves="agents")
+    assert run_plan(plan).violations == []
 
 
 def test_the_fuzzer_finds_a_replica_that_is_told_too_little() -> None:

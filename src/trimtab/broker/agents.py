@@ -39,7 +39,6 @@ from trimtab.protocol.effects import Effect, Record
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import (
-    FIRST_LIFE,
     Advertise,
     AnyMessage,
     ControlPublish,
@@ -129,8 +128,8 @@ class View:
         ids: dict[str, None] = {}
         for neighbour in self.neighbours():
             ids.update(dict.fromkeys(tables.told_to(neighbour)[1]))
-        entries = [tables.subscriptions[id] for id in ids]
-        return [entry.filter for entry in entries if self._broker.peers[entry.hop].role == "client"]
+        routes, peers = [tables.subscriptions[id] for id in ids], self._broker.peers
+        return [route.filter for route in routes if any(peers[hop].role == "client" for hop in route.hops)]
 
     def subscription_count(self) -> int:
         """Subscriptions in the matching engine."""
@@ -338,7 +337,7 @@ class Agents:
 
     def _new_id(self, name: str) -> str:
         session = self._broker.config.session
-        life = "" if session == FIRST_LIFE else f"{session}/"  # what an earlier life asked for must not be met
-        id = f"{name}/{life}{self._next_id}"
+        incarnation = "" if session == "1" else f"{session}/"  # what an earlier one asked for must not be met
+        id = f"{name}/{incarnation}{self._next_id}"
         self._next_id += 1
         return id

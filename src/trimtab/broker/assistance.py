@@ -7,7 +7,7 @@ told is what counts. Subscriptions are confirmed when both know them, so that a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from trimtab.broker.peers import Peer
 from trimtab.protocol.codec import decode_publication
@@ -19,9 +19,9 @@ from trimtab.protocol.messages import (
     Confirmed,
     Progress,
     Publish,
-    Replicated,
     Sent,
     Subscribe,
+    Swept,
     Unadvertise,
     Unsubscribe,
 )
@@ -52,6 +52,10 @@ class PassedOn:
         return source in self._sent
 
 
+_MARKERS_PER_INCARNATION_COUNT: Final = 1_000_000_000
+"""Markers of another incarnation have other numbers."""
+
+
 class _Assistant:
     """An assistant of a neighbour, or of this broker itself."""
 
@@ -67,8 +71,10 @@ class _Assistant:
         self.advertisements: dict[str, None] = {}
         self.subscriptions: dict[str, None] = {}
         """What it has told."""
-        self.ended: dict[str, None] = {}
+        self.ended: dict[str, Unadvertise] = {}
         """Advertisements that the congested broker has ended and the assistant has not, behind what goes its way."""
+        self.ends: list[Unadvertise] = []
+        """Those that both have ended, behind publications that wait for their order."""
         self.merge: OrderedMerge | None = None
         self.markers_count = 0
         self.due_s: float | None = None
@@ -88,7 +94,6 @@ class Assistance:
         self._in_order: list[tuple[str, Publish]] = []
         self.released_max_count = 0
         """The most publications that were put in order and went on at once."""
-        self._route = broker.on_publication
         self._now_s = 0.0
         self._part: Literal["all", "neighbours", "clients"] = "all"
         """Who gets what is routed; where this broker has an assistant, clients wait for the order and others do not."""
@@ -110,10 +115,11 @@ class Assistance:
         broker = self._broker
         if broker.safe is not None:
             return "what is safe is kept for one broker, and cannot take two ways"
-        if broker.on_publication not in (self._route, self._publication):
-            return f"{broker.name} is a replica, and not yet complete"
         if hello.assists != broker.name and hello.assists not in broker.tables.neighbours:
             return f"{hello.assists} is no neighbour of {broker.name}"
+        assisted = broker.peers.get(hello.assists)
+        if hello.epoch != (broker.epoch if assisted is None else assisted.incarnation):
+            return f"{hello.assists} needs no assistant any more"  # it assists an earlier incarnation
         if hello.assists in self._assistants and self._assistants[hello.assists].name != hello.name:
             return f"{hello.assists} has an assistant already: {self._assistants[hello.assists].name}"
         return ""
@@ -124,14 +130,14 @@ class Assistance:
         self._now_s = now_s
         peer.assists = hello.assists
         assistant = self._assistants[hello.assists] = _Assistant(peer.name, hello)
+        assistant.markers_count = broker.epoch * _MARKERS_PER_INCARNATION_COUNT
         broker.same_side(peer.name, hello.assists)
         if hello.reorders:
             assistant.merge = OrderedMerge(lambda source, message: self._in_order.append((source, message)))
-        broker.on_publication = self._publication
-        broker.choose_hops = self._choose_hops
+        broker.add_stage(self)
         if hello.assists == broker.name:
             broker.interests.say(broker.tables.add_twin(peer.name, ""), now_s)
-            self.begin_if_still()
+            self.begin_if_still(now_s)
             return
         broker.interests.say(broker.tables.add_twin(peer.name, hello.assists), now_s)
         congested = broker.peers[hello.assists]
@@ -145,6 +151,13 @@ class Assistance:
         if marker is not None:
             assistant.has_begun = True
 
+    def neighbour_came_again(self, peer: Peer) -> None:
+        """A neighbour has lost its memory: it must hear again that publications of this broker may take two ways."""
+        assistant = self._assistants.get(self._broker.name)
+        if assistant is not None and assistant.has_begun and not peer.assists:
+            peer.link.data.appendleft(Progress(origin=self._broker.name, number=0))  # what follows took two ways
+            self._broker.touch(peer.name)
+
     def is_assistant(self, name: str) -> bool:
         """Whether a neighbour is an assistant."""
         return any(name == assistant.name for assistant in self._assistants.values())
@@ -152,6 +165,10 @@ class Assistance:
     def has_assistant(self, name: str) -> bool:
         """Whether a neighbour has one."""
         return name in self._assistants
+
+    def held(self) -> list[Publish]:
+        """Publications that wait until those before them have come over the other way."""
+        return [each for one in self._assistants.values() if one.merge is not None for each in one.merge.held()]
 
     def divides(self, name: str) -> bool:
         """Whether what goes to a neighbour or comes from it may take two ways."""
@@ -175,21 +192,21 @@ class Assistance:
                 if isinstance(message, Publish | bytes):
                     congested.queue.append(message)
             broker.touch(congested.name)
-            for id in assistant.ended:
-                broker.interests.unadvertise(congested, id, now_s)
         if assistant.merge is not None:
             assistant.merge.end()
             self._effects += self._go_on(now_s, is_own=assistant.broker == broker.name)
+        if congested is not None:
+            for end in (*assistant.ends, *assistant.ended.values()):
+                broker.interests.unadvertise(congested, end, now_s)
         if not self._assistants:
-            broker.on_publication = self._route
-            broker.choose_hops = None
+            broker.remove_stage(self)
         if other.name in broker.peers:
             broker.remove_peer(other.name, now_s)
             self._effects.append(Close(other.name, f"{assistant.broker} needs no assistant any more"))
 
     # ---- publications ----
 
-    def _choose_hops(self, source: str, hops: list[str]) -> list[str]:
+    def choose_hops(self, source: str, hops: list[str]) -> list[str]:
         """What came from a neighbour's assistant does not go to that neighbour, and from our own to clients only."""
         broker = self._broker
         peer = broker.peers.get(source)
@@ -212,27 +229,28 @@ class Assistance:
         matching = self._broker.tables.matching_from(assistant.broker, values)
         return any(id in assistant.subscriptions for id in matching)
 
-    def _publication(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+    def publication(self, source: str, message: Publish, place: int, now_s: float) -> list[Effect]:
+        """Put publications that take two ways in order again, where that is wanted."""
         self._now_s = now_s
         assistant = self._of(source)
         if assistant is None or assistant.merge is None:
-            return self._route(source, message, now_s)
+            return self._broker.route(source, message, now_s)
         peer = self._broker.peers[source]
         if peer.role != "broker":
             if assistant.broker == self._broker.name and assistant.has_begun:
                 self._passed_on.note(self._broker.name, message)
                 self._plan(assistant, now_s)
-            return self._route(source, message, now_s)
+            return self._broker.route(source, message, now_s)
         if peer.assists:
             self._broker.counters.publications_in_count += assistant.broker == self._broker.name
             assistant.merge.came("assistant", source, message)
         elif not assistant.has_begun:
-            return self._route(source, message, now_s)
+            return self._broker.route(source, message, now_s)
         elif assistant.broker != self._broker.name:
             assistant.merge.came("usual", source, message)
         else:
             self._part = "neighbours"
-            effects = self._route(source, message, now_s)
+            effects = self._broker.route(source, message, now_s)
             self._part = "all"
             self._passed_on.note(source, message)
             assistant.merge.came("usual", source if self._has_clients else "", message)
@@ -249,11 +267,23 @@ class Assistance:
             self._part = "clients"
         for source, message in in_order:
             if source:
-                effects += self._route(source, message, now_s)
+                effects += self._broker.route(source, message, now_s)
                 if self._part == "clients":
                     broker.counters.publications_in_count -= 1  # it counted when it came
         self._part = "all"
+        for assistant in self._assistants.values():
+            if assistant.ends:
+                self._end(assistant, now_s)
         return effects
+
+    def _end(self, assistant: _Assistant, now_s: float) -> None:
+        """End advertisements that both ways have ended, once no publication waits that may need them."""
+        congested = self._broker.peers.get(assistant.broker)
+        if congested is None or (assistant.merge is not None and len(assistant.merge)):
+            return
+        ends, assistant.ends = assistant.ends, []
+        for end in ends:
+            self._broker.interests.unadvertise(congested, end, now_s)
 
     # ---- markers ----
 
@@ -298,13 +328,13 @@ class Assistance:
             broker.peers[name].link.data.append(marker)
             broker.touch(name)
 
-    def begin_if_still(self) -> None:
+    def begin_if_still(self, now_s: float) -> None:
         """From here on publications may take two ways: those that have passed this broker took its own.
 
         Not while a publisher's move is under way: its end stands behind what was published before, on this way alone.
         """
         assistant = self._assistants.get(self._broker.name)
-        if assistant is not None and not assistant.has_begun and not self._broker.moves.is_publisher_under_way:
+        if assistant is not None and not assistant.has_begun and not self._broker.moves.is_publisher_under_way(now_s):
             assistant.has_begun = True
             self._to_neighbours(Progress(origin=self._broker.name, number=0), assistant.name)
 
@@ -355,20 +385,26 @@ class Assistance:
                 assistant.subscriptions.pop(id, None)
             case Unadvertise(id=id):
                 assistant.advertisements.pop(id, None)
-                congested = self._broker.peers.get(peer.assists)
-                if assistant.ended.pop(id, 0) is None and congested is not None:
-                    self._broker.interests.unadvertise(congested, id, now_s)
-            case Confirmed(id=id):
-                self._broker.interests.confirmed(peer.name, id, now_s)
-            case Replicated():
+                end = assistant.ended.pop(id, None)
+                if end is not None:
+                    assistant.ends.append(end)
+                    self._end(assistant, now_s)
+            case Confirmed():
+                self._broker.interests.confirmed(peer.name, message, now_s)
+            case Swept():
                 assistant.is_complete = True
             case _:
                 pass  # the brokers that it reaches are reached through the one that it assists
 
-    def defers_end(self, peer: Peer, id: str) -> bool:
+    def defers_end(self, peer: Peer, end: Unadvertise) -> bool:
         """Whether the end of an advertisement waits: publications before it may be on the assistant's way."""
         assistant = self._assistants.get(peer.name)
-        if assistant is None or id not in assistant.advertisements:
+        if assistant is None:
             return False
-        assistant.ended[id] = None
-        return True
+        if end.id in assistant.advertisements:
+            assistant.ended[end.id] = end
+            return True
+        if assistant.merge is not None and len(assistant.merge):
+            assistant.ends.append(end)
+            return True
+        return False

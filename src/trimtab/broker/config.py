@@ -10,7 +10,6 @@ from trimtab.broker.meters import MeterConfig
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
-from trimtab.protocol.messages import FIRST_LIFE
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
 Acknowledges: TypeAlias = Literal["received", "safe", "durable"]
@@ -21,14 +20,17 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """One broker's settings."""
 
     name: str
-    session: str = FIRST_LIFE
+    session: str = "1"
     """Told in greetings; differs after each start of the broker, so that peers notice a restart."""
+
+    epoch: int = 1
+    """Numbers the incarnations of the broker; raised by itself if a neighbour knows one that is not lower."""
 
     address: str = ""
     """Where clients find this broker; told to other brokers, so that they can send clients here."""
 
     neighbours: tuple[str, ...] = ()
-    """Neighbours by configuration: until each has told what it knows, nothing is confirmed to be in force."""
+    """Neighbours by configuration: until each has told what it knows, no data is processed and nothing is confirmed."""
 
     subscription_covering: bool = True
     advertisement_covering: bool = True
@@ -73,9 +75,6 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """received: a publication is acknowledged when this broker has it; safe: when all to whom it is handed on have it
     as well, so that any one broker may die and be replaced; durable: when it is on this broker's disk, which forgets it
     when all who want it have it, so that all brokers may die at once."""
-
-    recovers_after_s: float = 5.0
-    """What is on the disk goes on so long after a start, when clients have come back and said what they want."""
 
     replica: str = ""
     """The protocol by which this broker replaces an earlier life of its name, if it does; then `neighbours` are all

@@ -1,6 +1,11 @@
 """A broker without its sockets. One publication's way stands in this file from top to bottom:
 
-    Received -> input queue -> Step -> matching (routing.py) -> output queues (links) -> take_frame
+    Received -> input queue -> Step -> stages -> matching (routing.py) -> output queues (links) -> take_frame
+
+Between the input queue and matching stand the stages that are in force, in this order: what must wait for the end of an
+earlier stream of its publisher (streams.py), what is retained until it is handed on or on disk (safe.py, durable.py),
+and those of the protocols that do not wait for a takeover and of assistants (late.py, assistance.py). Mostly there are
+none.
 
 The world decides when a step is done (at once, or after the modelled matching delay) and when a frame may leave (when
 the transport has room, or the modelled bandwidth). The broker reads no clock: every call is told the time.
@@ -8,7 +13,7 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -26,11 +31,16 @@ from trimtab.broker.moves import Moves
 from trimtab.broker.observer import BrokerObserver
 from trimtab.broker.peers import NEVER_S, Counters, Peer, Watch
 from trimtab.broker.reach import Reach
+from trimtab.broker.records import Records
 from trimtab.broker.replacement import Replacement
 from trimtab.broker.routing import RoutingTables
 from trimtab.broker.safe import SafeDelivery
 from trimtab.broker.sessions import Sessions
+from trimtab.broker.stages import Stage
+from trimtab.broker.streams import Held
 from trimtab.broker.succession import succeed
+from trimtab.broker.takeover import Takeover
+from trimtab.language import Filter
 from trimtab.load.agents import (
     Agent,
     AgentEvent,
@@ -40,6 +50,7 @@ from trimtab.load.agents import (
     RoundTripsTold,
 )
 from trimtab.load.indices import LoadIndices
+from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import (
     BackEndEvent,
@@ -58,20 +69,23 @@ from trimtab.protocol.events import (
     Stored,
     Wake,
 )
-from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload
+from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload, Sendable
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     VERSION,
+    VERSION_MIN,
     Accepted,
     Advertise,
     AnyMessage,
-    Cancel,
     ChannelConfirmed,
     Complete,
     Confirmed,
     ControlPublish,
     End,
     Gone,
+    Guard,
+    GuardAll,
+    Guarded,
     Handover,
     Measure,
     Measured,
@@ -86,12 +100,13 @@ from trimtab.protocol.messages import (
     Stranded,
     Subscribe,
     SubscribeChannel,
-    Synced,
+    Swept,
     Unadvertise,
     Unsubscribe,
     is_control,
     one_hop_further,
 )
+from trimtab.replication.retention import Item
 
 
 class Broker:
@@ -127,7 +142,17 @@ class Broker:
         )
         self.peers: dict[str, Peer] = {}
         self.counters = Counters()
+        self.epoch = config.epoch
+        """The number of this incarnation."""
+        self.later: list[Effect] = []
+        """What the world is to do besides, since it was last asked."""
+        self.now_s = now_s
         self.interests = Interests(self)
+        self.records = Records(self)
+        self.takeover = Takeover(self)
+        """What this broker and its neighbours tell each other when a link begins anew."""
+        self._awaited_ends, self._sweeps = self.takeover.streams.awaited, self.takeover.sweeps
+        self._returning = self.takeover.returning
         self.reach = Reach(self)
         self.moves = Moves(self)
         self.admission = Admission(self)
@@ -146,16 +171,16 @@ class Broker:
         """Where clients subscribe to channels of the back end, if there is one."""
         if config.has_back_end:
             self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
-        self.on_publication = self.route
-        """What is done with a publication whose turn has come; a replica does more for a while."""
-        self.choose_hops: Callable[[str, list[str]], list[str]] | None = None
-        """Which of all who want a publication it goes to, where some get it otherwise."""
         self.safe: SafeDelivery | None = None
-        """What is handed on and kept until it is safe or durable, if that is promised."""
+        """What is handed on and retained until it is safe or durable, if that is promised."""
         if config.acknowledges != "received":
             self.safe = SafeDelivery(self) if config.acknowledges == "safe" else DurableDelivery(self)
+        self.stages: tuple[Stage, ...] = ()
+        """What publications pass besides, in this order."""
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
+        if self.takeover.is_learning and config.replica in ("", "synchronous") and not config.assists:
+            self._input.gate(is_closed=True)
         self._agents: Agents | None = None
         self._agents_wait_for_start: bool
         self.change_agents(agents, now_s)
@@ -164,13 +189,19 @@ class Broker:
 
     def handle(self, event: Event, now_s: float) -> list[Effect]:
         """Take in an event; returns what the world is to do."""
+        self.now_s = now_s
         if self._agents is None:
-            return self._handle(event, now_s)
+            effects = self._handle(event, now_s)
+            return self._with_later(effects) if self.later else effects
         if self._agents_wait_for_start and not isinstance(event, LoadMeasured | PublicationSizes):
             self._agents_wait_for_start = False
             self._agents.start(now_s)
         effects = self._handle(event, now_s)
-        return [*effects, *self._agents.run(now_s)]
+        return self._with_later([*effects, *self._agents.run(now_s)])
+
+    def _with_later(self, effects: list[Effect]) -> list[Effect]:
+        later, self.later = self.later, []
+        return [*effects, *later]
 
     def _handle(self, event: Event, now_s: float) -> list[Effect]:
         match event:
@@ -192,11 +223,12 @@ class Broker:
                 return self._wake(now_s)
             case Stored(number=number):
                 if self.safe is not None:
-                    self.safe.stored(number)
+                    self.safe.stored(number, now_s)
+                    self.records.stored(number, now_s)
                 return []
-            case Recovered(publications=publications):
+            case Recovered(publications=publications, records=records):
                 if self.safe is not None:
-                    self.safe.recovered(publications, now_s)
+                    self.safe.recovered(publications, records, now_s)
                 return []
             case LoadMeasured():
                 self._load_measured(event)
@@ -239,6 +271,9 @@ class Broker:
             config.assists,
             config.reorders,
             order=config.order,
+            version_min=VERSION_MIN,
+            epoch=self.epoch,
+            granted=known.incarnation if known is not None and known.role == "broker" else 0,
         )
 
     @property
@@ -248,8 +283,9 @@ class Broker:
 
     @property
     def held_count(self) -> int:
-        """Messages in the input that wait for a congested output queue, or until their client may send more."""
-        return len(self._input.held) + (self.gatekeeper.waiting_count if self.gatekeeper is not None else 0)
+        """Messages in the input that wait for routes, for a congested output queue, or until a client may send more."""
+        count = len(self._input.held) + (self.gatekeeper.waiting_count if self.gatekeeper is not None else 0)
+        return count + self.takeover.streams.held_count if self.takeover.streams else count
 
     @property
     def output_count(self) -> int:
@@ -282,7 +318,12 @@ class Broker:
     def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
         """The data messages of the input with their sources, whether they can be processed or must wait."""
         waiting = self.gatekeeper.waiting() if self.gatekeeper is not None else ()
-        return chain(self._input.held, self._input.data, waiting)
+        held = ((source, message) for source, message, _ in self.takeover.streams.held())
+        return chain(self._input.held, self._input.data, waiting, held)
+
+    def data_count_from(self, source: str) -> int:
+        """Data messages of a source in the input."""
+        return self._input.data_count_from(source)
 
     def sendable(self) -> list[str]:
         """Peers with a frame to send."""
@@ -315,7 +356,7 @@ class Broker:
         self._say_acceptance(known, now_s)
         frame = known.link.take(now_s, messages_max_count)
         self._watch.add(known)
-        if peer in self._input.congested:
+        if self._congested:
             self._input.relieve(known)
         return frame
 
@@ -351,7 +392,7 @@ class Broker:
         taken = known.link.take_one(now_s)
         if peer not in self._watched:
             self._watch.add(known)
-        if peer in self._congested:
+        if self._congested:
             self._input.relieve(known)
         return taken
 
@@ -374,8 +415,9 @@ class Broker:
             first_s = _earlier_s(first_s, self._agents.wake_at_s())
         if self.replacement is not None:
             first_s = _earlier_s(first_s, self.replacement.wake_at_s())
-        if self.safe is not None:
-            first_s = _earlier_s(first_s, self.safe.wake_at_s())
+        first_s = _earlier_s(first_s, self.moves.wake_at_s())
+        if self.later:
+            return self.now_s
         if self.gatekeeper is not None:
             first_s = _earlier_s(first_s, self.gatekeeper.wake_at_s())
         return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
@@ -427,17 +469,28 @@ class Broker:
         if peer is None:
             return  # a frame that was under way when the peer was removed
         messages = peer.link.receive(frame, now_s)
+        if self.safe is not None:
+            self.safe.settle_news()
         if messages or peer.link.has_frame():
             self._maybe_sendable[name] = None
         if not messages:
             return
         if self.gatekeeper is not None and peer.role == "client":
             messages = self.gatekeeper.admit(peer, messages, now_s)
-        peer.link.data_arrived(self._input.add(name, messages))
+        peer.link.data_arrived(self._input.add(name, messages, peer.epoch))
 
     def let_in(self, name: str, messages: list[AnyMessage]) -> None:
         """Messages that had to wait until their client might send more take their places in the input."""
-        self._input.add(name, messages)
+        self._input.add(name, messages, self.peers[name].epoch)
+
+    def hear_clients(self, said: Sequence[tuple[str, AnyMessage, int]]) -> None:
+        """What clients have said and what had to wait takes its place in the input."""
+        self._input.control.extendleft(reversed(said))
+        self._input.let_go()
+
+    def let_in_first(self, items: Sequence[tuple[str, Publish]]) -> None:
+        """Publications from the disk take their places in the input, before all others."""
+        self._input.add_first(items)
 
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
@@ -449,25 +502,111 @@ class Broker:
 
     def _step(self, now_s: float) -> list[Effect]:
         if self._input.control:
-            name, message = self._input.control.popleft()
+            name, message, epoch = self._input.control.popleft()
             self.counters.control_in_count += 1
-            return self._control(name, message, now_s) if name in self.peers else []
+            peer = self.peers.get(name)
+            if peer is None or peer.epoch != epoch:
+                return []  # said in an earlier epoch of the link: what matters is said again in this one
+            if self.takeover.holds_clients and peer.role == "client":
+                self.takeover.hold_client(name, message, epoch)
+                return []
+            return self._control(peer, message, now_s)
         if not self._input.data:
             return []
         name, data = self._input.data.popleft()
         peer = self.peers.get(name)
+        is_publication = type(data) is Publish
+        if self.takeover.holds_clients and peer is not None and peer.role == "client":
+            self._input.stop(name, data)
+            return []
+        if is_publication and self.safe is None and not (self._awaited_ends or self._sweeps or self._returning):
+            if peer is not None and peer.link.did():
+                self._maybe_sendable[name] = None
+            return self.through(name, data, now_s) if self.stages else self.route(name, data, now_s)  # type: ignore[arg-type]
+        is_stale = peer is not None and peer.link.stale_count > 0
+        if peer is not None and peer.role == "client" and is_publication and self.takeover.streams.must_hold(data):  # type: ignore[arg-type]
+            self._input.stop(name, data)
+            return []
         if peer is not None and peer.link.did():
             self._maybe_sendable[name] = None
+        item = None if self.safe is None else self.safe.begin(name, data, is_stale=is_stale)
+        if self._must_wait(name, data, item, now_s, is_stale=is_stale):
+            return []
+        effects = self._process(name, data, item, now_s, is_stale=is_stale)
+        if self._sweeps:
+            self.takeover.sweep_what_is_due(now_s)
+        if name in self._returning:
+            self.takeover.look_for_returned(now_s)
+        return effects
+
+    def _must_wait(self, name: str, data: AnyMessage, item: Item | None, now_s: float, *, is_stale: bool) -> bool:
+        """Whether something must wait although its turn has come; then it goes on by `release`."""
+        streams = self.takeover.streams
+        match data:
+            case Publish() if streams.must_hold(data):
+                streams.hold(name, data, item)
+            case Unadvertise() if streams.holds_from(name):
+                peer = self.peers.get(name)
+                streams.hold_behind((name, data, item, -1 if is_stale or peer is None else peer.epoch))
+            case Unadvertise() if self.safe is not None and self.safe.must_wait_for_disk(name):
+                self.safe.hold_behind_disk(name, (name, data, item))
+            case Handover():
+                return self.moves.must_wait(name, data, item, now_s)
+            case _:
+                return False
+        return True
+
+    def _process(
+        self, source: str, data: AnyMessage, item: Item | None, now_s: float, *, is_stale: bool = False
+    ) -> list[Effect]:
+        """A data message whose turn has come: a publication or a marker."""
         if isinstance(data, Publish):
-            return self.on_publication(name, data, now_s)
-        if peer is not None:
-            effects = self._control(name, data, now_s)
+            effects = self.through(source, data, now_s)
+        else:
+            peer = self.peers.get(source)
+            effects = [] if peer is None else self._control(peer, data, now_s, is_stale=is_stale)
+        if self.safe is not None:
+            self.safe.end(source, data, item)
+        return effects
+
+    def release(self, held: Iterable[Held], now_s: float) -> list[Effect]:
+        """What has waited goes on: for the end of an earlier stream, for the disk, or for a record."""
+        effects: list[Effect] = []
+        for source, message, item in held:
+            if isinstance(message, Handover) and self.moves.must_wait(source, message, item, now_s):
+                continue
             if self.safe is not None:
-                self.safe.settle(name)
-            return effects
-        if isinstance(data, Complete) and data.is_lost:
-            self.moves.complete(name, data, now_s)  # it stands behind what a neighbour said that is gone
-        return []
+                self.safe.retention.clear()
+            effects += self._process(source, message, item, now_s)
+        self._input.let_go()
+        for source, end, item, epoch in self.takeover.streams.released_ends():
+            if self.safe is not None:
+                self.safe.retention.clear()
+            peer = self.peers.get(source)
+            is_stale = peer is None or peer.epoch != epoch
+            effects += self._process(source, end, item, now_s, is_stale=is_stale)
+        if self._sweeps:
+            self.takeover.sweep_what_is_due(now_s)
+        return effects
+
+    def through(self, source: str, message: Publish, now_s: float) -> list[Effect]:
+        """Take a publication through the stages that are in force, and route it."""
+        return self.after_stage(-1, source, message, now_s) if self.stages else self.route(source, message, now_s)
+
+    def after_stage(self, place: int, source: str, message: Publish, now_s: float) -> list[Effect]:
+        """A publication has passed the stage at a place."""
+        if place + 1 < len(self.stages):
+            return self.stages[place + 1].publication(source, message, place + 1, now_s)
+        return self.route(source, message, now_s)
+
+    def add_stage(self, stage: Stage) -> None:
+        """One more stage is in force, behind the others."""
+        if stage not in self.stages:
+            self.stages = (*self.stages, stage)
+
+    def remove_stage(self, stage: Stage) -> None:
+        """A stage is in force no more."""
+        self.stages = tuple(each for each in self.stages if each is not stage)
 
     def route(self, source: str, message: Publish, now_s: float) -> list[Effect]:
         """Pass a publication on to all who want it."""
@@ -486,8 +625,8 @@ class Broker:
             agents.matched(message, hops, now_s)
         if not is_from_client and source in hops:
             hops.remove(source)
-        if self.choose_hops is not None:
-            hops = self.choose_hops(source, hops)
+        for stage in self.stages:
+            hops = stage.choose_hops(source, hops)
         if message.cause and agents is not None:
             agents.traced(message, source, hops, now_s)
         self.counters.publications_out_count += len(hops)
@@ -499,6 +638,9 @@ class Broker:
             queue.append(onward)
             if len(queue) >= to.queue_max_count:
                 effects += self._queue_is_full(to)
+        if self.safe is not None:
+            for hop in hops:
+                self.safe.retention.note(peers[hop].link)
         for effect in effects:  # behind the publication, for the end of a publisher's advertisements ends routes
             if isinstance(effect, Close):
                 self.remove_peer(effect.peer, now_s)
@@ -514,6 +656,7 @@ class Broker:
         if message.sequence <= peer.last_sequence:
             peer.accepted_owed = True
             return False
+        peer.accepted_sequence = 0
         peer.last_sequence = message.sequence
         peer.accepted_owed = True
         objection = "no advertisement of this client announces the publication"
@@ -521,9 +664,11 @@ class Broker:
             objection = "" if self.gatekeeper is None else self.gatekeeper.objection_to(message)
         if objection:
             self.refuse(peer, f"{message.publisher}:{message.sequence}", objection, now_s)
-        elif self._observer is not None:
+            return False
+        peer.accepted_sequence = message.sequence
+        if self._observer is not None:
             self._observer.accepted(message, now_s)
-        return not objection
+        return True
 
     # ---- queues that are full ----
 
@@ -567,10 +712,10 @@ class Broker:
 
     def say_from_agent(self, name: str, message: AnyMessage) -> None:
         """An agent says something: it takes its turn in the input queue like everything else."""
-        self._input.control.append((name, message))
+        self._input.control.append((name, message, self.peers[name].epoch))
 
-    def _control(self, name: str, message: AnyMessage, now_s: float) -> list[Effect]:
-        peer = self.peers[name]
+    def _control(self, peer: Peer, message: AnyMessage, now_s: float, *, is_stale: bool = False) -> list[Effect]:
+        name = peer.name
         if peer.assists and self.replacement is not None:
             return self.replacement.from_assistant(peer, message, now_s)
         match message:
@@ -578,35 +723,37 @@ class Broker:
                 self.interests.advertise(peer, message, now_s)
             case Subscribe():
                 self.interests.subscribe(peer, message, now_s)
-            case Unadvertise(id=id):
-                self.interests.unadvertise(peer, id, now_s)
+            case Unadvertise():
+                self.interests.unadvertise(peer, message, now_s, is_stale=is_stale)
             case SubscribeChannel():
                 return self._subscribe_channel(peer, message, now_s)
             case Unsubscribe(id=id):
                 if self.channels is None or not self.channels.unsubscribe(name, id, now_s):
                     self.interests.unsubscribe(peer, id, now_s)
-            case Confirmed(id=id):
-                self.interests.confirmed(name, id, now_s)
-            case Synced():
-                self.interests.synced(name, now_s)
+            case Confirmed():
+                self.interests.confirmed(name, message, now_s)
             case ControlPublish():
                 self._control_publication(peer, message, now_s)
             case Members(names=names, addresses=addresses):
                 return self.reach.members_came(peer, names, addresses, now_s)
             case Gone(names=names):
                 self.reach.members_gone(peer, names, now_s)
-            case Handover() | Complete() | Cancel() if peer.role != "broker":
-                self.refuse(peer, message.move, "only brokers say this", now_s)
+            case Handover() | Complete() | Guard() | GuardAll() | Guarded() if peer.role != "broker":
+                self.refuse(peer, "", "only brokers say this", now_s)
             case MoveIn():
                 self.moves.move_in(peer, message, now_s)
             case Handover():
                 self.moves.handover(peer, message, now_s)
             case Complete():
-                self.moves.complete(name, message, now_s)
-            case Cancel():
-                self.moves.cancel(message, now_s)
-            case Stay(move=move):
-                self.moves.stay(peer, move, now_s)
+                return self.moves.complete(message, now_s)
+            case Stay():
+                self.moves.stay(peer, message, now_s)
+            case Guard():
+                self.records.guard(name, message, now_s)
+            case GuardAll():
+                self.records.guard_all(name, message, now_s)
+            case Guarded():
+                self.records.guarded(name, message, now_s)
             case Refused(about=cause, reason=reason):
                 if peer.role == "client":
                     self.tell_agents_of_move(ClientStayed(name, cause, reason), name, now_s)
@@ -626,8 +773,15 @@ class Broker:
             ):
                 pass  # data comes another way; the rest is for clients
             case _:
-                return [] if self.replacement is None else self.replacement.handle(peer, message, now_s)
+                if not self._is_told(peer, message, now_s) and self.replacement is not None:
+                    return self.replacement.handle(peer, message, now_s)
         return []
+
+    def _is_told(self, peer: Peer, message: AnyMessage, now_s: float) -> bool:
+        """Whether a message belongs to what is told when a link begins anew; of clients that is only its end."""
+        if peer.role != "broker" and not isinstance(message, Swept):
+            return True
+        return self.takeover.handle(peer, message, now_s)
 
     def _subscribe_channel(self, peer: Peer, message: SubscribeChannel, now_s: float) -> list[Effect]:
         if self.channels is None or peer.role != "client":
@@ -648,20 +802,83 @@ class Broker:
                 self.counters.control_out_count += 1
             else:
                 peer.queue.append(message)
+                if self.safe is not None:
+                    self.safe.retention.note(peer.link)
 
     def refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
         """Tell a peer that its request is not carried out, and why."""
         self.counters.refused_count += 1
         self.send(peer.name, Refused(about=about, reason=reason), now_s)
 
+    # ---- takeovers ----
+
+    def learned(self, now_s: float) -> None:
+        """All routes are known: go on with what has waited for them, the disk's first."""
+        if self.safe is not None:
+            self.safe.learned(now_s)
+        self._input.gate(is_closed=False)
+        self.records.look_for_guardian(now_s)
+        self.moves.resume_all(now_s)
+        if self.replacement is not None:
+            self.replacement.learned(now_s)
+
+    def settle_news(self) -> None:
+        """Something may have arrived at a peer."""
+        if self.safe is not None:
+            self.safe.settle_news()
+
+    def to_disk(self, entry: Guard) -> int:
+        """Have something written; returns its number."""
+        assert self.safe is not None
+        return self.safe.to_disk(entry)
+
+    def heard_all_from(self, neighbour: str) -> None:
+        """A neighbour has told all its subscriptions."""
+        if self.replacement is not None:
+            self.replacement.heard_all_from(neighbour)
+
+    def found_on_disk(self, message: Publish) -> None:
+        """A publication that an earlier incarnation accepted is on the disk."""
+        if self._observer is not None:
+            self._observer.recovered(message)
+
+    def passed_by_stand_in(self, message: Publish) -> None:
+        """A replica that does not know all routes yet, or an assistant, has passed a publication on."""
+        if self._observer is not None:
+            self._observer.passed_by_stand_in(message)
+
+    def client_known(self, peer: Peer, filters: Sequence[Filter]) -> None:
+        """A client of an earlier incarnation is known, with all it wants."""
+        if self.replacement is not None:
+            self.replacement.client_known(peer, filters)
+
+    def late_subscription(self, peer: Peer, filter: Filter) -> None:
+        """A neighbour's subscription is known: what has passed may have to follow, by some protocols."""
+        if self.replacement is not None:
+            self.replacement.late_subscription(peer, filter)
+
+    def begin_assistance_if_still(self, now_s: float) -> None:
+        """A publisher's move has passed; an assistant may have waited for that."""
+        if self.replacement is not None:
+            self.replacement.assistance.begin_if_still(now_s)
+
     # ---- peers ----
 
     def remove_peer(self, name: str, now_s: float) -> None:
         """A peer is gone, with all that is in force for it."""
-        if self._observer is not None and (peer := self.peers.get(name)) is not None:
-            if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
-                self._observer.lease_lapsed(name, list(peer.subscriptions))
+        peer = self.peers.get(name)
+        if self._observer is not None and peer is not None and peer.lease_ends_s is not None:
+            if now_s >= peer.lease_ends_s:
+                self._tell_of_lapse(self._observer, peer)
         self.sessions.remove(name, now_s)
+
+    def _tell_of_lapse(self, observer: BrokerObserver, peer: Peer) -> None:
+        """What ends with a client's lease; a stay that has not begun yet, for all the client knows, ends unnoticed."""
+        if peer.is_leaving:
+            undelivered = peer.link.undelivered_data()
+            observer.left_unheard(peer.name, [each for each in map(_publication, undelivered) if each is not None])
+        elif not peer.old_broker:
+            observer.lease_lapsed(peer.name, list(peer.subscriptions))
 
     def same_side(self, assistant: str, neighbour: str) -> None:
         """What comes from an assistant is like what comes from the neighbour that it assists."""
@@ -689,8 +906,7 @@ class Broker:
         if self._agents is not None:
             self._agents.wake(now_s)
         effects = [] if self.replacement is None else self.replacement.wake(now_s)
-        if self.safe is not None:
-            effects += self.safe.wake(now_s)
+        self.moves.wake(now_s)
         while (peer := self._watch.take_due(now_s)) is not None:
             if peer.lease_ends_s is not None and now_s >= peer.lease_ends_s:
                 self.remove_peer(peer.name, now_s)
@@ -701,6 +917,12 @@ class Broker:
         if self.gatekeeper is not None:
             self.gatekeeper.wake(now_s)
         return effects if self.channels is None else [*effects, *self.channels.wake(now_s)]
+
+
+def _publication(message: Sendable) -> Publish | None:
+    if isinstance(message, bytes):
+        return decode_publication(message)
+    return message if isinstance(message, Publish) else None
 
 
 def _earlier_s(one_s: float | None, other_s: float | None) -> float | None:

@@ -6,12 +6,14 @@ source's credit runs out (`Link`), its queue fills, and so on back to the publis
 through this broker B waits only for queues from B to others than A: in a tree no chain of such waiting comes back to
 where it began, so that somebody can always go on, and nothing waits for ever. (A client's queue waits for its
 application alone, which must not make its reading wait for its own publishing.) Control is never held back.
+
+A broker that does not know its routes yet holds all data back (`is_gated`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from trimtab.broker.peers import Peer
 from trimtab.protocol.messages import AnyMessage, Publish, is_control
@@ -25,7 +27,8 @@ class InputQueues:
 
     def __init__(self, peers: Mapping[str, Peer]) -> None:
         self._peers = peers
-        self.control: deque[Item] = deque()
+        self.control: deque[tuple[str, AnyMessage, int]] = deque()
+        """Control messages, each with the epoch of the link over which it was said: in another one it is void."""
         self.data: deque[Item] = deque()
         self.held: deque[Item] = deque()
         """Data that must wait for a congested queue; of each source everything is either here or in `data`."""
@@ -33,22 +36,59 @@ class InputQueues:
         """Those whose output queue is congested."""
         self.same_side: dict[str, str] = {}
         """Assistants of neighbours: what comes from them never goes to those neighbours."""
+        self.is_gated = False
+        """Whether all data must wait."""
+        self._stopped: dict[str, None] = {}
+        """Clients whose data must wait, for the end of an earlier stream of theirs."""
 
-    def add(self, source: str, messages: Iterable[AnyMessage]) -> int:
-        """Messages have arrived; returns how many of them are data."""
+    def add(self, source: str, messages: Iterable[AnyMessage], epoch: int) -> int:
+        """Messages have arrived in an epoch of their link; returns how many of them are data."""
         control, data = self.control, self.data_from(source)
         data_count = 0
         for message in messages:
             if is_control(message):
-                control.append((source, message))
+                control.append((source, message, epoch))
             else:
                 data.append((source, message))
                 data_count += 1
         return data_count
 
+    def add_first(self, items: Sequence[Item]) -> None:
+        """Data takes its place before all that waits."""
+        self.held.extendleft(reversed(items))
+        self._sort()
+
     def data_from(self, source: str) -> deque[Item]:
         """Where data of a source waits now."""
-        return self.held if self.congested and self._must_wait(source) else self.data
+        must_wait = self.is_gated or source in self._stopped or (self.congested and self._must_wait(source))
+        return self.held if must_wait else self.data
+
+    def stop(self, source: str, message: AnyMessage) -> None:
+        """Let the data of a client wait from a message on whose turn has come."""
+        self._stopped[source] = None
+        self._sort()
+        self.held.appendleft((source, message))
+
+    def let_go(self) -> None:
+        """Let no client's data wait for the end of an earlier stream; whoever must is stopped again."""
+        if self._stopped:
+            self._stopped.clear()
+            self._sort()
+
+    def gate(self, *, is_closed: bool) -> None:
+        """Let all data wait, or no more than must wait for congested queues."""
+        if self.is_gated != is_closed:
+            self.is_gated = is_closed
+            self._sort()
+
+    def data_count_from(self, source: str) -> int:
+        """Data of a source that waits for its turn."""
+        return sum(item[0] == source for queue in (self.data, self.held) for item in queue)
+
+    def remove_data_of(self, source: str) -> None:
+        """What a source has said and what waits for its turn is void."""
+        for queue in (self.data, self.held):
+            _keep(queue, [item for item in queue if item[0] != source])
 
     def congest(self, peer: Peer) -> None:
         """The output queue of a peer is above its mark."""
@@ -57,18 +97,22 @@ class InputQueues:
             self._sort()
 
     def relieve(self, peer: Peer) -> None:
-        """Go on with what was held back if half of a congested queue is gone."""
-        if len(peer.queue) <= peer.queue_max_count // 2:
-            del self.congested[peer.name]
-            self._sort()
+        """Something was sent to a peer: go on with what was held back if half of a congested queue is gone.
 
-    def void_control(self, source: str) -> None:
-        """What a source has said and what waits is void, its data aside."""
-        _keep(self.control, (item for item in self.control if item[0] != source))
+        What an assistant is sent was in the queue of the neighbour that it assists.
+        """
+        name = self.same_side.get(peer.name, peer.name)
+        if name in self.congested:
+            congested = self._peers[name]
+            if len(congested.queue) <= congested.queue_max_count // 2:
+                del self.congested[name]
+                self._sort()
 
     def remove(self, peer: Peer) -> None:
         """A peer is gone: what a neighbour passed on stays, and nothing that it said itself."""
-        self.void_control(peer.name)
+        control = [item for item in self.control if item[0] != peer.name]
+        self.control.clear()
+        self.control.extend(control)
         stays = Publish if peer.role == "broker" else ()
         for queue in (self.data, self.held):
             _keep(queue, (item for item in queue if item[0] != peer.name or isinstance(item[1], stays)))

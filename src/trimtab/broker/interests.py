@@ -1,26 +1,39 @@
 """Advertisements and subscriptions come into force and end; their senders are told when they are in force everywhere.
 
 The routing tables say to which neighbours each goes; here it is decided who may have one, what waits for whom, and when
-it is confirmed.
+it is confirmed. What is said again, in a new epoch of a link or by a client that moves, counts once and is answered
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from trimtab.broker.confirmations import Confirmations
-from trimtab.broker.early import EarlyAdvertisements
-from trimtab.broker.peers import Peer
-from trimtab.broker.routing import Entry, Say
+from trimtab.broker.confirmations import Confirmations, Key
+from trimtab.broker.peers import ON_DISK, Peer
+from trimtab.broker.routing import Route, Say
+from trimtab.language import Filter
 from trimtab.load.agents import ClientAdvertised, ClientSubscribed
 from trimtab.matching.announcements import Announcements
-from trimtab.protocol.messages import Advertise, Confirmed, Subscribe, Synced, Unadvertise, Unsubscribe
+from trimtab.protocol.messages import (
+    Advertise,
+    Confirmed,
+    KnownAdvertisement,
+    KnownSubscription,
+    Subscribe,
+    Unadvertise,
+    Unsubscribe,
+)
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
+
+EARLIER: Final = 0
+"""The link epoch of what a client has told an earlier incarnation of this broker."""
+
+_TOLD_OF_MIN_COUNT: Final = 64
+"""Ended advertisements are looked through when there are more than this, and twice as many as were left last time."""
 
 
 class Interests:
@@ -28,135 +41,208 @@ class Interests:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        tables = broker.tables
+        self._tables = tables = broker.tables
         self._subscription_confirmations = Confirmations(tables.subscription_representatives)
         self._advertisement_confirmations = Confirmations(tables.advertisement_representatives)
-        self._early = EarlyAdvertisements()
-        self._unsynced: dict[str, None] = dict.fromkeys(broker.config.neighbours)
-        """Neighbours that have not told all they know; nothing is in force as long as their publishers are unknown."""
-        self._sync_told: dict[str, None] = {}
-        self._held_confirmations: list[tuple[str, str]] = []
+        self._held: dict[tuple[str, Key], None] = {}
+        """Confirmations that wait until neighbours have told what they know: their kind and their keys."""
+        self._told_of_max_count: dict[str, int] = {}
+
+    # ---- advertisements ----
 
     def advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
-        """A neighbour, client or agent advertises."""
-        is_known = message.id in self._broker.tables.advertisements
-        if self._broker.replacement is not None:
-            self._broker.replacement.advertised(peer, message.filter, now_s)
-            if is_known and self._broker.replacement.advertises_again(peer, message, now_s):
-                return
-        if is_known and peer.role == "broker":
-            self._early.wait(peer.name, message)
+        """A neighbour, client or agent advertises, perhaps again."""
+        known = self._tables.advertisements.get(message.id)
+        if not self._may_have(peer, message.id, message.filter, known, now_s):
             return
-        if not self.may_add(peer, message.id, is_known, now_s):
-            return
-        self.install_advertisement(Entry(message.id, message.filter, peer.name), now_s)
+        self.install_advertisement(peer, message.id, message.filter, now_s, message.number)
 
-    def install_advertisement(self, entry: Entry, now_s: float) -> None:
-        """Put an advertisement into the tables and pass it on."""
-        self._own_advertisement(entry, now_s)
-        self.say(self._broker.tables.add_advertisement(entry), now_s)
-        if self._broker.config.assists or self._advertisement_confirmations.begin(entry.id):
-            self._confirm_advertisements([entry.id], now_s)
-
-    def _own_advertisement(self, entry: Entry, now_s: float) -> None:
-        peer = self._broker.peers[entry.hop]
+    def install_advertisement(self, peer: Peer, id: str, filter: Filter, now_s: float, number: int = 0) -> None:
+        """Put an advertisement into the tables, pass it on, and answer when it is in force."""
+        broker = self._broker
         if peer.role == "client":
-            peer.advertisements[entry.id] = None
+            peer.advertisements[id] = None
             if peer.announcements is None:
                 peer.announcements = Announcements()
-            peer.announcements.add(entry.id, entry.filter)
-            self._broker.tell_agents(ClientAdvertised(peer.name), now_s)
+            peer.announcements.add(id, filter)
+            broker.records.advertised(peer, KnownAdvertisement(id, filter), now_s)
+            broker.tell_agents(ClientAdvertised(peer.name), now_s)
+        self.say(self._tables.add_advertisement(id, filter, peer.name, peer.epoch, number), now_s)
+        if broker.config.assists or self._advertisement_confirmations.begin((id, peer.name)):
+            self._confirm("advertisement", (id, peer.name), now_s)
 
-    def subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
-        """A neighbour, client or agent subscribes."""
-        if self._broker.replacement is not None and self._broker.replacement.subscribes_again(peer, message, now_s):
+    def unadvertise(self, peer: Peer, message: Unadvertise, now_s: float, *, is_stale: bool = False) -> None:
+        """A neighbour, client or agent ends an advertisement of its own, as far as it has told it up to a number.
+
+        What was said in an earlier epoch of the link does not end what was told again since.
+        """
+        id = message.id
+        replacement = self._broker.replacement
+        if replacement is not None and replacement.assistance.defers_end(peer, message):
             return
-        if not self.may_add(peer, message.id, message.id in self._broker.tables.subscriptions, now_s):
+        route = self._tables.advertisements.get(id)
+        if not self._owns(peer, route, id, now_s) or route is None:
             return
-        if peer.role == "client":
-            peer.subscriptions[message.id] = message.within_s
-        self.install_subscription(Entry(message.id, message.filter, peer.name), now_s)
-        if self._broker.replacement is not None:
-            self._broker.replacement.subscribed(peer, message, now_s)
-        if peer.role == "client":
-            self._broker.tell_agents(ClientSubscribed(peer.name), now_s)
+        if is_stale and route.hops[peer.name] == peer.epoch:
+            return
+        if not is_stale and route.numbers.get(peer.name, 0) > message.number:
+            return
+        self.end_advertisement(peer, id, now_s)
 
-    def install_subscription(self, entry: Entry, now_s: float) -> None:
-        """Put a subscription into the tables and pass it on."""
-        self.say(self._broker.tables.add_subscription(entry), now_s)
-        if self._broker.config.assists or self._subscription_confirmations.begin(entry.id):
-            self._confirm_subscriptions([entry.id], now_s)
-
-    def unadvertise(self, peer: Peer, id: str, now_s: float) -> None:
-        """A neighbour, client or agent ends an advertisement of its own."""
-        if self._broker.replacement is not None:
-            if self._broker.replacement.assistance.defers_end(peer, id):
-                return
-            self._broker.replacement.ended(peer, id)
-        if self._owns(peer, self._broker.tables.advertisements.get(id), id, now_s):
+    def end_advertisement(self, peer: Peer, id: str, now_s: float) -> None:
+        """An advertisement comes from a peer no more."""
+        if peer.role == "client":
             peer.advertisements.pop(id, None)
             if peer.announcements is not None:
                 peer.announcements.discard(id)
-            self.end_advertisement(id, now_s)
-        else:
-            self._early.withdraw(peer.name, id)
+            if self._broker.safe is not None and not peer.is_leaving:
+                known = KnownAdvertisement(id, self._tables.advertisements[id].filter)
+                self._broker.safe.advertisement_ended(peer, known, now_s)
+            self._broker.records.ended(peer, id, now_s)
+        self._end_advertisement(peer.name, id, now_s)
+
+    def _end_advertisement(self, hop: str, id: str, now_s: float) -> None:
+        self._advertisement_confirmations.forget((id, hop))
+        filter = self._tables.advertisements[id].filter
+        self.say(self._tables.remove_advertisement(id, hop), now_s, filter)
+
+    # ---- subscriptions ----
+
+    def subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
+        """A neighbour, client or agent subscribes, perhaps again."""
+        known = self._tables.subscriptions.get(message.id)
+        if not self._may_have(peer, message.id, message.filter, known, now_s):
+            return
+        self._install_subscription(peer, message, now_s)
+        self._broker.takeover.subscribed(peer, message.id, message.filter, now_s)
+        if peer.role == "client":
+            self._broker.tell_agents(ClientSubscribed(peer.name), now_s)
+
+    def _install_subscription(self, peer: Peer, message: Subscribe, now_s: float) -> None:
+        """Put a subscription into the tables, pass it on, and answer when it is in force."""
+        id, filter, within_s = message.id, message.filter, message.within_s
+        if peer.role == "client":
+            peer.subscriptions[id] = within_s
+            self._broker.records.subscribed(peer, KnownSubscription(id, filter, within_s), now_s)
+        self.say(self._tables.add_subscription(id, filter, peer.name, peer.epoch, message.number), now_s)
+        if self._broker.config.assists or self._subscription_confirmations.begin((id, peer.name)):
+            self._confirm("subscription", (id, peer.name), now_s)
 
     def unsubscribe(self, peer: Peer, id: str, now_s: float) -> None:
         """A neighbour, client or agent ends a subscription of its own."""
-        if self._broker.replacement is not None:
-            self._broker.replacement.ended(peer, id)
-        if self._owns(peer, self._broker.tables.subscriptions.get(id), id, now_s):
+        if self._owns(peer, self._tables.subscriptions.get(id), id, now_s):
             self.end_subscription(peer, id, now_s)
 
-    def end_advertisement(self, id: str, now_s: float) -> None:
-        """An advertisement ends."""
-        self._advertisement_confirmations.forget(id)
-        entry = self._broker.tables.advertisements[id]
-        self._say_ends([entry], self._broker.tables.remove_advertisement(id), now_s)
-        self._advertise_early([id], now_s)
-
-    def _say_ends(self, ended: Iterable[Entry], said: Sequence[Say], now_s: float) -> None:
-        """Send that advertisements end, and remember for neighbours' replicas what they were."""
-        self.say(said, now_s)
-        if self._broker.replacement is not None:
-            filters = {entry.id: entry.filter for entry in ended}
-            for each in said:
-                if isinstance(each.message, Unadvertise):
-                    id = each.message.id
-                    self._broker.replacement.withdrew(each.to, id, filters[id])
-
-    def _advertise_early(self, ended_ids: Iterable[str], now_s: float) -> None:
-        for neighbour, message in self._early.take(ended_ids):
-            self.advertise(self._broker.peers[neighbour], message, now_s)
-
-    def advertisement_turned(self, entry: Entry, came_from: str, now_s: float) -> None:
-        """An advertisement in force comes from another side: it is in force behind the old one, and not told there."""
-        confirmations = self._advertisement_confirmations
-        if came_from in self._broker.tables.neighbours:
-            self._confirm_advertisements(confirmations.confirm(came_from, entry.id), now_s)
-        if entry.hop in self._broker.tables.neighbours:
-            self._confirm_advertisements(confirmations.withdrawn(entry.hop, entry.id), now_s)
-
     def end_subscription(self, peer: Peer, id: str, now_s: float) -> None:
-        """A subscription ends."""
+        """A subscription comes from a peer no more."""
         peer.subscriptions.pop(id, None)
-        self._subscription_confirmations.forget(id)
-        self.say(self._broker.tables.remove_subscription(id), now_s)
+        if peer.role == "client":
+            self._broker.records.ended(peer, id, now_s)
+        self._end_subscription(peer.name, id, now_s)
+
+    def _end_subscription(self, hop: str, id: str, now_s: float) -> None:
+        self._subscription_confirmations.forget((id, hop))
+        self.say(self._tables.remove_subscription(id, hop), now_s)
+
+    # ---- clients of an earlier incarnation ----
+
+    def restore_advertisement(self, peer: Peer, known: KnownAdvertisement, now_s: float) -> None:
+        """A client had this advertisement; it tells it again when it comes back, or it ends."""
+        route = self._tables.advertisements.get(known.id)
+        if route is not None and peer.name in route.hops:
+            return
+        peer.advertisements[known.id] = None
+        if peer.announcements is None:
+            peer.announcements = Announcements()
+        peer.announcements.add(known.id, known.filter)
+        self.say(self._tables.add_advertisement(known.id, known.filter, peer.name, EARLIER), now_s)
+
+    def restore_subscription(self, peer: Peer, known: KnownSubscription, now_s: float) -> None:
+        """A client had this subscription; it tells it again when it comes back, or it ends."""
+        route = self._tables.subscriptions.get(known.id)
+        if route is not None and peer.name in route.hops:
+            return
+        peer.subscriptions[known.id] = known.within_s
+        self.say(self._tables.add_subscription(known.id, known.filter, peer.name, EARLIER), now_s)
+
+    # ---- many at once ----
+
+    def end_all_of(self, peer: Peer, now_s: float) -> None:
+        """All that a peer has said ends."""
+        for id in self._tables.ids_from(self._tables.subscriptions, peer.name):
+            self.end_subscription(peer, id, now_s)
+        for id in self._tables.ids_from(self._tables.advertisements, peer.name):
+            self.end_advertisement(peer, id, now_s)
 
     def end_all_from(self, hop: str, now_s: float) -> None:
-        """All that is in force for somebody ends."""
-        tables = self._broker.tables
-        for id in [entry.id for entry in tables.subscriptions.values() if entry.hop == hop]:
-            self._subscription_confirmations.forget(id)
-        ended = [entry for entry in tables.advertisements.values() if entry.hop == hop]
-        for entry in ended:
-            self._advertisement_confirmations.forget(entry.id)
-        self._say_ends(ended, tables.remove_all_from(hop), now_s)
-        self._advertise_early([entry.id for entry in ended], now_s)
+        """All that came from somebody who is gone ends."""
+        for id in self._tables.ids_from(self._tables.subscriptions, hop):
+            self._end_subscription(hop, id, now_s)
+        for id in self._tables.ids_from(self._tables.advertisements, hop):
+            self._end_advertisement(hop, id, now_s)
 
-    def may_add(self, peer: Peer, id: str, known: bool, now_s: float) -> bool:
+    def end_from(self, hop: str, id: str, now_s: float) -> None:
+        """An advertisement ends that came from somebody who is gone, if it does still."""
+        route = self._tables.advertisements.get(id)
+        if route is not None and hop in route.hops:
+            self._end_advertisement(hop, id, now_s)
+
+    def sweep_subscriptions(self, peer: Peer, now_s: float) -> None:
+        """A peer has told all it knows: subscriptions that it told in earlier epochs and not again, end."""
+        for id in self._tables.told_before(self._tables.subscriptions, peer.name, peer.epoch):
+            self.end_subscription(peer, id, now_s)
+
+    def sweep_advertisements(self, peer: Peer, now_s: float) -> None:
+        """The same for advertisements."""
+        for id in self._tables.told_before(self._tables.advertisements, peer.name, peer.epoch):
+            self.end_advertisement(peer, id, now_s)
+
+    def begin_epoch(self, peer: Peer, now_s: float) -> None:
+        """A link to a neighbour has begun, or begins anew: tell it all that it must know, and ask it everything again.
+
+        Advertisements whose end it may not have heard are told as well, for the end stands behind what follows.
+        """
+        self._advertisement_confirmations.begin_epoch(peer.name)
+        self._subscription_confirmations.begin_epoch(peer.name)
+        self.say(self._tables.add_neighbour(peer.name, peer.epoch), now_s)
+        self._look_through(peer)
+        for id, filter in peer.told_of.items():
+            if not self._tables.is_advertisement_told(peer.name, id):
+                self._broker.send(peer.name, Advertise(id=id, filter=filter), now_s)  # number 0: any end is later
+        self._confirm_all("advertisement", self._advertisement_confirmations.forget_neighbour(peer.name), now_s)
+        self._confirm_all("subscription", self._subscription_confirmations.forget_neighbour(peer.name), now_s)
+
+    def neighbour_cut(self, neighbour: str, now_s: float) -> None:
+        """A neighbour is gone with all it said: nothing waits for it any more."""
+        self._tables.cut_neighbour(neighbour)
+        self._advertisement_confirmations.begin_epoch(neighbour)
+        self._subscription_confirmations.begin_epoch(neighbour)
+        self._told_of_max_count.pop(neighbour, None)
+        self.end_all_from(neighbour, now_s)
+        self._confirm_all("advertisement", self._advertisement_confirmations.forget_neighbour(neighbour), now_s)
+        self._confirm_all("subscription", self._subscription_confirmations.forget_neighbour(neighbour), now_s)
+
+    # ---- who may have what ----
+
+    def _may_have(self, peer: Peer, id: str, filter: Filter, known: Route | None, now_s: float) -> bool:
+        """Whether a filter is new, or is said again; a client's own filters are not another's."""
+        if peer.is_leaving:
+            return False
+        if known is None:
+            return self.may_add(peer, id, False, now_s)
+        if peer.name in known.hops:
+            return known.filter == filter or self.may_add(peer, id, True, now_s)
+        is_others = peer.role != "broker" and any(self._is_anothers(hop, peer) for hop in known.hops)
+        return self.may_add(peer, id, is_others or known.filter != filter, now_s)
+
+    def _is_anothers(self, hop: str, peer: Peer) -> bool:
+        """Whether a direction is another client's; what is on the disk of this one is its own."""
+        known = self._broker.peers.get(hop)
+        return known is None or (known.role != "broker" and hop != ON_DISK + peer.name)
+
+    def may_add(self, peer: Peer, id: str, is_taken: bool, now_s: float) -> bool:
         """Whether a peer may have another filter; it is told if not."""
-        if known:
+        if is_taken:
             self._broker.refuse(peer, id, f"the id {id} is already in use", now_s)
             return False
         if peer.role == "client":
@@ -169,128 +255,91 @@ class Interests:
                 return False
         return True
 
-    def _owns(self, peer: Peer, entry: Entry | None, id: str, now_s: float) -> bool:
-        if entry is not None and entry.hop == peer.name:
+    def _owns(self, peer: Peer, route: Route | None, id: str, now_s: float) -> bool:
+        if route is not None and peer.name in route.hops:
             return True
-        if peer.role == "client":
+        if peer.role == "client" and not peer.is_leaving:
             self._broker.refuse(peer, id, f"{id} is not an id of this client", now_s)
         return False
 
-    # ---- what neighbours say of it ----
+    # ---- confirmations ----
 
-    def confirmed(self, neighbour: str, id: str, now_s: float) -> None:
+    def confirmed(self, neighbour: str, message: Confirmed, now_s: float) -> None:
         """An advertisement or subscription is in force at a neighbour and behind it."""
-        self._confirm_advertisements(self._advertisement_confirmations.confirm(neighbour, id), now_s)
-        self._confirm_subscriptions(self._subscription_confirmations.confirm(neighbour, id), now_s)
+        for kind, confirmations in (
+            ("advertisement", self._advertisement_confirmations),
+            ("subscription", self._subscription_confirmations),
+        ):
+            self._confirm_all(kind, confirmations.confirm(neighbour, message.id, message.number), now_s)
 
-    def synced(self, neighbour: str, now_s: float) -> None:
-        """A neighbour has told all it knows."""
-        self._unsynced.pop(neighbour, None)
-        self._sync(now_s)
+    def _confirm_all(self, kind: str, keys: Iterable[Key], now_s: float) -> None:
+        for key in keys:
+            self._confirm(kind, key, now_s)
 
-    def neighbour_cut(self, neighbour: str, now_s: float) -> None:
-        """A neighbour is gone with all it said: nothing waits for it any more."""
-        self._broker.tables.cut_neighbour(neighbour)
-        self.end_all_from(neighbour, now_s)
-        self._confirm_advertisements(self._advertisement_confirmations.forget_neighbour(neighbour), now_s)
-        self._confirm_subscriptions(self._subscription_confirmations.forget_neighbour(neighbour), now_s)
-
-    def awaits_no_more(self, neighbour: str, now_s: float) -> None:
-        """Nobody waits to be told what a neighbour that is gone knew."""
-        self._unsynced.pop(neighbour, None)
-        self._sync_told.pop(neighbour, None)
-        self._sync(now_s)
-
-    def forget_early(self, neighbour: str) -> None:
-        """What a neighbour has advertised before its turn is void."""
-        self._early.forget(neighbour)
-
-    def _confirm_advertisements(self, ids: Iterable[str], now_s: float) -> None:
-        for id in ids:
-            entry = self._broker.tables.advertisements[id]
-            if self._broker.replacement is None or not self._broker.replacement.holds_back(entry):
-                self._confirm(entry, now_s)
-
-    def _confirm_subscriptions(self, ids: Iterable[str], now_s: float) -> None:
-        for id in ids:
-            self._confirm(self._broker.tables.subscriptions[id], now_s)
-
-    def _confirm(self, entry: Entry, now_s: float) -> None:
+    def _confirm(self, kind: str, key: Key, now_s: float) -> None:
         """Tell the sender that it is in force; a neighbour that owes us its own part is not made to wait for itself.
 
-        An assistant says what it knows itself; behind it those are asked whom the broker that it assists asks. To a
-        replica it is said after it has told it again: routes for it are told in between.
+        What was asked in an earlier epoch of a link is asked again in this one. An assistant says what it knows itself;
+        behind it those are asked whom the broker that it assists asks.
         """
-        if self._broker.replacement is not None and self._broker.replacement.is_unclaimed(entry):
+        broker = self._broker
+        id, hop = key
+        table = self._tables.subscriptions if kind == "subscription" else self._tables.advertisements
+        peer, route = broker.peers.get(hop), table.get(id)
+        if peer is None or route is None or route.hops.get(hop) != peer.epoch:
             return
-        if self._awaited_besides(entry.hop) and not self._broker.config.assists:
-            self._held_confirmations.append((entry.hop, entry.id))
+        if broker.takeover.must_wait_to_confirm(hop) and not broker.config.assists:
+            self._held[kind, key] = None
+        elif peer.role == "client":
+            broker.records.say(hop, Confirmed(id=id, number=route.numbers.get(hop, 0)), now_s)
         else:
-            self._broker.send(entry.hop, Confirmed(id=entry.id), now_s)
+            broker.send(hop, Confirmed(id=id, number=route.numbers.get(hop, 0)), now_s)
 
-    def wait_for_sync(self, neighbour: str, now_s: float) -> None:
-        """A neighbour has yet to tell all it knows, and to be told."""
-        self._unsynced[neighbour] = None
-        self._sync_told.pop(neighbour, None)
-        self._sync(now_s)
+    def confirm_held(self, now_s: float) -> None:
+        """Neighbours have told more: confirm what waited for that; a neighbour may have been told of it meanwhile."""
+        held, self._held = self._held, {}
+        for kind, key in held:
+            if kind == "subscription":
+                is_there = key[0] in self._tables.subscriptions and key[1] in self._tables.subscriptions[key[0]].hops
+                confirmations = self._subscription_confirmations
+            else:
+                is_there = key[0] in self._tables.advertisements and key[1] in self._tables.advertisements[key[0]].hops
+                confirmations = self._advertisement_confirmations
+            if is_there and confirmations.begin(key):
+                self._confirm(kind, key, now_s)
 
-    def _sync(self, now_s: float) -> None:
-        """Tell each neighbour when all others have told what they know, and confirm what waited for that."""
-        for peer in self._broker.peers.values():
-            if peer.role == "broker" and peer.name not in self._sync_told and not self._awaited_besides(peer.name):
-                self._sync_told[peer.name] = None
-                self._broker.send(peer.name, Synced(), now_s)
-        tables = self._broker.tables
-        held, self._held_confirmations = self._held_confirmations, []
-        for hop, id in held:  # asked anew, for a neighbour may have been told of them meanwhile
-            subscription, advertisement = tables.subscriptions.get(id), tables.advertisements.get(id)
-            if subscription is not None and subscription.hop == hop and self._subscription_confirmations.begin(id):
-                self._confirm(subscription, now_s)
-            if advertisement is not None and advertisement.hop == hop and self._advertisement_confirmations.begin(id):
-                self._confirm(advertisement, now_s)
+    # ---- what neighbours are told ----
 
-    def _awaited_besides(self, neighbour: str) -> bool:
-        return any(name != neighbour for name in self._unsynced)
-
-    def say(self, said: Iterable[Say], now_s: float) -> None:
+    def say(self, said: Iterable[Say], now_s: float, ended: Filter | None = None) -> None:
         """Send what the routing tables say; what ends at a neighbour may settle what waited for it there."""
         for each in said:
             self._broker.send(each.to, each.message, now_s)
-            if isinstance(each.message, Unsubscribe):
+            if isinstance(each.message, Subscribe):
+                self._subscription_confirmations.told(each.to, each.message.id, each.message.number)
+            elif isinstance(each.message, Advertise):
+                self._advertisement_confirmations.told(each.to, each.message.id, each.message.number)
+            elif isinstance(each.message, Unsubscribe):
                 settled = self._subscription_confirmations.withdrawn(each.to, each.message.id)
-                self._confirm_subscriptions(settled, now_s)
+                self._confirm_all("subscription", settled, now_s)
             elif isinstance(each.message, Unadvertise):
+                self._note_end(each.to, each.message.id, ended)
                 settled = self._advertisement_confirmations.withdrawn(each.to, each.message.id)
-                self._confirm_advertisements(settled, now_s)
+                self._confirm_all("advertisement", settled, now_s)
 
-    # ---- earlier lives of neighbours and of this broker ----
+    def _note_end(self, neighbour: str, id: str, ended: Filter | None) -> None:
+        """Keep the filter of an ended advertisement: the neighbour may lose its memory before it hears of the end."""
+        peer, route = self._broker.peers.get(neighbour), self._tables.advertisements.get(id)
+        filter = ended if route is None else route.filter
+        if peer is None or filter is None:
+            return
+        peer.told_of[id] = filter
+        if len(peer.told_of) > self._told_of_max_count.get(neighbour, _TOLD_OF_MIN_COUNT):
+            self._look_through(peer)
 
-    def confirm_advertisement_again(self, id: str, now_s: float) -> None:
-        """A neighbour tells again what it told before: say whether it is in force."""
-        self._advertisement_confirmations.forget(id)
-        if self._advertisement_confirmations.begin(id):
-            self._confirm_advertisements([id], now_s)
-
-    def confirm_subscription_again(self, id: str, now_s: float) -> None:
-        """A neighbour tells again what it told before: say whether it is in force."""
-        self._subscription_confirmations.forget(id)
-        if self._subscription_confirmations.begin(id):
-            self._confirm_subscriptions([id], now_s)
-
-    def claim_advertisement(self, entry: Entry, peer: Peer, now_s: float) -> None:
-        """An advertisement that was kept in force belongs to this peer."""
-        claimed = msgspec.structs.replace(entry, hop=peer.name)
-        self.say(self._broker.tables.turn(claimed, entry.hop, ""), now_s)
-        self._own_advertisement(claimed, now_s)
-        if entry.hop in self._broker.tables.neighbours:  # which keeps it for the absent, until it hears where they are
-            self._broker.send(entry.hop, Advertise(id=entry.id, filter=entry.filter), now_s)
-        if peer.role == "broker":
-            self._confirm_advertisements(self._advertisement_confirmations.withdrawn(peer.name, entry.id), now_s)
-        self.confirm_advertisement_again(entry.id, now_s)
-
-    def claim_subscription(self, entry: Entry, peer: Peer, message: Subscribe, now_s: float) -> None:
-        """A subscription that was kept in force belongs to this peer."""
-        if peer.role == "client":
-            peer.subscriptions[entry.id] = message.within_s
-        self.say(self._broker.tables.claim_subscription(msgspec.structs.replace(entry, hop=peer.name)), now_s)
-        self.confirm_subscription_again(entry.id, now_s)
+    def _look_through(self, peer: Peer) -> None:
+        """Forget ended advertisements whose end a neighbour has heard."""
+        if not peer.told_of:
+            return
+        waiting = {each.id for each in (*peer.link.undelivered_data(), *peer.queue) if isinstance(each, Unadvertise)}
+        peer.told_of = {id: filter for id, filter in peer.told_of.items() if id in waiting}
+        self._told_of_max_count[peer.name] = max(_TOLD_OF_MIN_COUNT, 2 * len(peer.told_of))

@@ -1,42 +1,64 @@
-"""Clients that come from other brokers and go to them: subscriptions are handed over, advertisements turned.
+"""Clients that come from other brokers and go to them, in stays with numbers that only grow.
 
-The old broker decides whether a move has happened: when the handover comes to it, unless the client has undone the move
-by then. What is particular to publishers stands in `trimtab.relocation.migration`.
+A client begins a stay at a new broker while the old one serves it. The new broker installs its filters, which by that
+come from two directions along the path between the two, has the stay recorded, and sends a marker to the old broker
+(`Handover`). When it comes there, all that went to the old broker alone has come before it: the old broker ends the
+stay there (`End` behind all that the client is owed; the ends of its advertisements behind all that it published) and
+answers with a second marker (`Complete`), behind which nothing of the old stream comes any more. Until then nothing has
+been taken away, so that a stay that fails is burned by saying so to the old broker (`Stay`), which decides.
+
+Both markers may be said again at any time: a stay that is over or burned changes nothing, and is answered again. The
+new broker says its marker again until it is answered, since with `received` it may be lost with a broker.
+
+    new broker    MoveIn               filters installed, recorded, then Handover
+                  MoveIn again         the same; what is known already counts once
+                  Complete             the client may publish (Resume)
+                  Complete, lost       no marker can pass (Stranded)
+                  no answer for long   Handover again
+                  no way any more      Stranded
+    path          Handover, Complete   passed on, keeping their place among publications
+    old broker    Handover             recorded, then End, the client's filters end, Complete
+                  Handover, burned     nothing
+                  Handover, over       Complete
+                  Stay                 burned, recorded, then Stayed
+                  Stay, over           nothing: the End is on its way
+                  Stay, recorded       nothing: the marker is on its way, or comes again from who retained it;
+                                       with `received` nobody did: End
+
+Sources: A. Cheung, thesis (2006), section 3.4.2; A. Cheung, H.-A. Jacobsen, publisher relocation (2009), section 3.3.
+Deviation from the latter: routes towards the new broker are added when the update passes, and those to the old one
+end with the answer, behind the publications that still need them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.peers import Peer
-from trimtab.broker.routing import Entry
-from trimtab.language import Filter
 from trimtab.load.agents import ClientCame, ClientLeft, PublisherTurned
-from trimtab.matching.announcements import Announcements
-from trimtab.protocol.frames import Sendable
+from trimtab.protocol.effects import Effect
 from trimtab.protocol.messages import (
-    FIRST_LIFE,
-    AnyMessage,
-    Cancel,
     Complete,
     End,
     Handover,
-    MovedAdvertisement,
     MoveIn,
-    Refused,
     Resume,
+    Stay,
     Stayed,
     Stranded,
     Subscribe,
 )
-from trimtab.relocation.migration import Migrations, Path, led_id
+from trimtab.replication.retention import Item
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
-_UNDONE_MOVES_MAX_COUNT: Final = 65_536
-"""So many moves that clients have undone are remembered; a marker is not on its way for as long as that many take."""
+AGAIN_AFTER_S: Final = 5.0
+"""A marker that is not answered for so long is said again; later at twice that time each. Far above any round trip."""
+
+
+UNDER_WAY_S: Final = 60.0
+"""A publisher's move whose answer has not come back for so long does not keep an assistant waiting any more."""
 
 
 class Moves:
@@ -44,282 +66,247 @@ class Moves:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._migrations = Migrations(self)
-        self._undone: dict[tuple[str, str], None] = {}
-        """Moves that clients have undone here, by their session: markers of them may come late, more than once, and
-        when the client has left and come back."""
+        self._again_s: dict[str, tuple[float, float]] = {}
+        """Clients whose old broker has not answered: when to say the marker again, and after how long then."""
+        self._publishers_until_s: dict[tuple[str, int], float] = {}
+        """Publishers' stays whose marker has passed here and whose answer has not, and until when that counts."""
         self.moved_in_count = 0
         self.moved_out_count = 0
         """Clients that came from another broker, and that went to one."""
 
-    @property
-    def is_publisher_under_way(self) -> bool:
-        """Whether a publisher moves through this broker, to it or from it, and its stream has not turned."""
-        return self._migrations.are_under_way
-
-    def _path_ended(self) -> None:
-        if self._broker.replacement is not None:
-            self._broker.replacement.assistance.begin_if_still()
+    def is_publisher_under_way(self, now_s: float) -> bool:
+        """Whether a publisher moves through this broker, to it or from it, and the end of its old stream is to come."""
+        until_s = self._publishers_until_s
+        self._publishers_until_s = {key: each_s for key, each_s in until_s.items() if each_s > now_s}
+        return bool(self._publishers_until_s)
 
     # ---- the new broker ----
 
     def move_in(self, peer: Peer, message: MoveIn, now_s: float) -> None:
-        """Subscribe for a client that still hears from its old broker, and send a marker there behind that."""
+        """A client begins a stay here, or says so again."""
         broker = self._broker
-        towards = broker.reach.towards(message.old_broker)
         reason = self._objection(peer, message)
-        if reason or towards is None:
-            broker.refuse(peer, message.move, reason or f"no way leads to {message.old_broker}", now_s)
+        if reason:
+            broker.refuse(peer, _about(message.stay), reason, now_s)
             return
-        for moved in message.subscriptions:
-            request = Subscribe(id=moved.new_id, filter=moved.filter, within_s=moved.within_s, cause=message.move)
+        is_new = not peer.old_broker
+        peer.stay, peer.old_broker, peer.publishes = message.stay, message.old_broker, message.publishes
+        peer.cause = message.cause
+        for known in message.subscriptions:
+            request = Subscribe(id=known.id, filter=known.filter, within_s=known.within_s, cause=message.cause)
             broker.interests.subscribe(peer, request, now_s)
-        marker = Handover(
-            move=message.move,
-            client=peer.name,
-            old_broker=message.old_broker,
-            old_ids=tuple(moved.old_id for moved in message.subscriptions),
-            new_broker=broker.name if message.publishes else "",
-            advertisements=message.advertisements,
-            old_session=message.old_session,
-            has_moved=message.has_moved,
-            cause=message.cause,
-        )
-        if message.publishes:
-            self._migrations.prepare(_path(marker, towards, peer.name), now_s)
-        broker.send(towards, marker, now_s)
-        if not message.publishes:
-            self._has_come(peer, message.cause, now_s)
+        for advertised in message.advertisements:
+            broker.interests.install_advertisement(peer, advertised.id, advertised.filter, now_s)
+        broker.records.changed(peer, now_s)
+        self._hand_over_to_here(peer, now_s)
+        self._again_s[peer.name] = (now_s + AGAIN_AFTER_S, AGAIN_AFTER_S)
+        if is_new:
+            self.moved_in_count += 1
+            broker.tell_agents_of_move(ClientCame(peer.name, message.cause), peer.name, now_s)
 
     def _objection(self, peer: Peer, message: MoveIn) -> str:
         broker = self._broker
-        known = [moved.new_id for moved in message.subscriptions if moved.new_id in broker.tables.subscriptions]
         if peer.role != "client":
             return "only clients move"
-        if broker.reach.towards(message.old_broker) is None:
+        if broker.reach.towards(message.old_broker) is None and not broker.takeover.is_learning:
             return f"no way leads to {message.old_broker}"
-        if known:
-            return f"the id {known[0]} is already in use"
-        if len(message.subscriptions) + len(message.advertisements) > broker.config.filters_per_client_max_count:
+        known = {*peer.subscriptions, *peer.advertisements}
+        known.update(each.id for each in message.subscriptions)
+        known.update(each.id for each in message.advertisements)
+        if len(known) > broker.config.filters_per_client_max_count:
             return f"a client may have at most {broker.config.filters_per_client_max_count:,} filters here"
-        if self._migrations.expects(peer.name):
-            return "the client is on its way here already"
-        return broker.objection_to_publisher(peer.name) if message.advertisements else ""
+        return broker.objection_to_publisher(peer.name) if message.advertisements and not peer.old_broker else ""
 
-    def _has_come(self, peer: Peer, cause: str, now_s: float) -> None:
-        self.moved_in_count += 1
-        self._broker.tell_agents_of_move(ClientCame(peer.name, cause), peer.name, now_s)
+    def _hand_over_to_here(self, peer: Peer, now_s: float) -> None:
+        """Send the marker as soon as the stay is recorded; after a start, behind what is on the disk (`resume_all`)."""
+        broker = self._broker
+        if broker.takeover.is_learning or (broker.safe is not None and broker.safe.has_more_on_disk):
+            return
+        towards = broker.reach.towards(peer.old_broker)
+        if towards is None:
+            self._strand(peer, now_s)
+            return
+        self._note_publisher(peer.name, peer.stay, now_s, publishes=peer.publishes)
+        marker = Handover(
+            client=peer.name,
+            session=peer.session,
+            stay=peer.stay,
+            old_broker=peer.old_broker,
+            new_broker=broker.name,
+            publishes=peer.publishes,
+            cause=peer.cause,
+        )
+        broker.records.say(towards, marker, now_s)
 
-    def _adopt(self, peer: Peer, path: Path, now_s: float) -> None:
-        """The old stream of a publisher has ended here: it may publish."""
-        self._broker.send(peer.name, Resume(move=path.move, cause=path.cause), now_s)
-        self._has_come(peer, path.cause, now_s)
+    def resume_all(self, now_s: float) -> None:
+        """This broker knows its routes: markers of clients on their way here may have died with it before."""
+        for peer in list(self._broker.peers.values()):
+            if peer.old_broker:
+                self._again_s[peer.name] = (now_s + AGAIN_AFTER_S, AGAIN_AFTER_S)
+                self._hand_over_to_here(peer, now_s)
+
+    def look_for_ways(self, now_s: float) -> None:
+        """Brokers can be reached no more: clients on their way from there are told."""
+        for name in list(self._again_s):
+            peer = self._broker.peers.get(name)
+            if peer is not None and peer.old_broker and self._broker.reach.towards(peer.old_broker) is None:
+                self._strand(peer, now_s)
+
+    def wake_at_s(self) -> float | None:
+        """When a marker is to be said again."""
+        return min((at_s for at_s, _ in self._again_s.values()), default=None) if self._again_s else None
+
+    def wake(self, now_s: float) -> None:
+        """Say markers again that have not been answered."""
+        for name, (at_s, after_s) in list(self._again_s.items()):
+            peer = self._broker.peers.get(name)
+            if peer is None or not peer.old_broker:
+                del self._again_s[name]
+            elif now_s >= at_s:
+                self._again_s[name] = (now_s + 2 * after_s, 2 * after_s)
+                if self._broker.reach.towards(peer.old_broker) is not None:
+                    self._hand_over_to_here(peer, now_s)
 
     # ---- the path and the old broker ----
 
     def handover(self, source: Peer, message: Handover, now_s: float) -> None:
-        """The new subscriptions overtook this marker, so all that went to the old broker alone stands before it.
+        """All that went to the old broker alone stands before this marker.
 
         Where an assistant gives publications another way nothing stands before it: it stops, and the client stays.
         """
         broker = self._broker
         towards = None if message.old_broker == broker.name else broker.reach.towards(message.old_broker)
-        has_one_way = not (self._may_be_overtaken(source.name) or self._may_be_overtaken(towards))
-        if message.old_broker == broker.name and has_one_way:
+        if self._may_be_overtaken(source.name) or self._may_be_overtaken(towards):
+            broker.send(source.name, _answer(message, is_lost=True), now_s)
+        elif message.old_broker == broker.name:
             self._hand_over(source, message, now_s)
-        elif has_one_way and towards is not None and towards != source.name:
-            if message.new_broker:
-                self._migrations.prepare(_path(message, towards, source.name), now_s)
+        elif towards is not None and towards != source.name:
+            self._note_publisher(message.client, message.stay, now_s, publishes=message.publishes)
             broker.send(towards, message, now_s)
-        elif message.new_broker:
-            broker.send(source.name, _lost(message), now_s)
+
+    def _note_publisher(self, client: str, stay: int, now_s: float, *, publishes: bool) -> None:
+        if publishes and self._broker.replacement is not None:
+            self._publishers_until_s[client, stay] = now_s + UNDER_WAY_S
 
     def _may_be_overtaken(self, neighbour: str | None) -> bool:
         """Whether publications to or from a neighbour take two ways, so that a marker does not stand behind them."""
         replacement = self._broker.replacement
         return replacement is not None and neighbour is not None and replacement.assistance.divides(neighbour)
 
+    def must_wait(self, source: str, message: Handover, item: Item | None, now_s: float) -> bool:
+        """Whether the marker waits: for publications of an earlier incarnation, and for the record of what it does."""
+        broker = self._broker
+        if message.old_broker != broker.name:
+            return False
+        if broker.takeover.returning:
+            broker.takeover.hold_handover((source, message, item))
+            return True
+        if broker.safe is not None and broker.safe.must_wait_for_disk(message.client):
+            broker.safe.hold_behind_disk(message.client, (source, message, item))
+            return True
+        if self._must_record_first(source, message, now_s):
+            broker.records.hold(source, message, item)
+            return True
+        return False
+
+    def _must_record_first(self, source: str, message: Handover, now_s: float) -> bool:
+        client = self._broker.peers.get(message.client)
+        if self._may_be_overtaken(source):
+            return False
+        if client is None or client.session != message.session:
+            return False
+        if client.role != "client" or client.is_leaving or message.stay <= max(client.stay, client.burned):
+            return False
+        if client.leaving_for < message.stay:
+            client.leaving_for = message.stay
+            self._broker.records.changed(client, now_s)
+        return not self._broker.records.is_kept
+
     def _hand_over(self, source: Peer, message: Handover, now_s: float) -> None:
+        client = self._broker.peers.get(message.client)
+        if client is not None and client.role == "client" and client.session == message.session:
+            if client.stay < message.stay <= client.burned:
+                return  # it stays
+            if client.stay < message.stay and not client.is_leaving:
+                self._end_stay(client, message.stay, message.cause, now_s)
+        self._broker.send(source.name, _answer(message), now_s)
+
+    def _end_stay(self, client: Peer, stay: int, cause: str, now_s: float) -> None:
         broker = self._broker
-        if message.has_moved:
-            self._say_what_has_passed(source, message, now_s)
-            return
-        client = broker.peers.get(message.client)
-        if client is None or client.role != "client":
-            return  # it has left the network
-        if not self._is_of_this_life(message) or (client.session, message.move) in self._undone:
-            return  # it stays
-        broker.send(message.client, End(move=message.move, cause=message.cause), now_s)
-        client.moved = message.move
+        client.left_with = broker.records.record_of(client)
+        client.left_for = stay
+        broker.send(client.name, End(stay=stay, cause=cause), now_s)
+        is_publisher = bool(client.advertisements)
+        broker.interests.end_all_of(client, now_s)
         self.moved_out_count += 1
-        for id in message.old_ids:
-            entry = broker.tables.subscriptions.get(id)
-            if entry is not None and entry.hop == client.name:
-                broker.interests.end_subscription(client, id, now_s)
-        if message.new_broker:
-            self._turn_away(client, source, message, now_s)
-        broker.tell_agents_of_move(ClientLeft(client.name, message.cause), client.name, now_s)
+        if is_publisher:
+            broker.tell_agents(PublisherTurned(client.name, cause), now_s)
+        broker.tell_agents_of_move(ClientLeft(client.name, cause), client.name, now_s)
 
-    def _say_what_has_passed(self, source: Peer, message: Handover, now_s: float) -> None:
-        """A publisher that has left asks for the end of what it said here; some of it may yet come from the disk."""
-        safe = self._broker.safe
-        if safe is None:
-            self._broker.send(source.name, _answer(message, ()), now_s)
-        else:
-            safe.answer(message.client, source.name, _answer(message, ()), now_s)
-
-    def _is_of_this_life(self, message: Handover) -> bool:
-        return (message.old_session or FIRST_LIFE) == self._broker.config.session
-
-    def _turn_away(self, client: Peer, source: Peer, message: Handover, now_s: float) -> None:
-        """All that the publisher sent here has been passed on: let the new broker know behind it."""
-        broker, tables = self._broker, self._broker.tables
-        path = _path(message, client.name, source.name)
-        turned = [
-            each
-            for each in message.advertisements
-            if (entry := tables.advertisements.get(each.id)) is not None and entry.hop == client.name
-        ]
-        for each in turned:
-            client.advertisements.pop(each.id, None)
-            if client.announcements is not None:
-                client.announcements.discard(each.id)
-            self.turn(path, each, client.name, now_s)
-        self._send_turned(source.name, _answer(message, turned), turned, now_s)
-        broker.tell_agents(PublisherTurned(client.name, message.cause), now_s)
-
-    def _send_turned(
-        self, towards_new: str, message: Complete, advertisements: Sequence[MovedAdvertisement], now_s: float
-    ) -> None:
-        """Let the next broker turn advertisements; what stands before the marker needs their routes from here."""
-        self._broker.send(towards_new, message, now_s)
-        replacement = self._broker.replacement
-        if replacement is not None:
-            for each in advertisements:
-                if each.id in message.advertisements:
-                    replacement.withdrew(towards_new, each.id, each.filter)
-
-    def stay(self, peer: Peer, move: str, now_s: float) -> None:
-        """Undo a move whose marker has not come; where it has, the end of the move is on its way to the client."""
-        if peer.role == "client" and peer.moved != move:
-            self._undone[peer.session, move] = None
-            if len(self._undone) > _UNDONE_MOVES_MAX_COUNT:
-                del self._undone[next(iter(self._undone))]
-            self._broker.send(peer.name, Stayed(move=move, cause=move), now_s)
-
-    def complete(self, source: str, message: Complete, now_s: float) -> None:
-        """The answer of a publisher's old broker, or of the broker before which the path broke."""
+    def stay(self, peer: Peer, message: Stay, now_s: float) -> None:
+        """A client wants to burn a stay elsewhere; if its marker has come, the end is on its way to the client."""
+        number = message.stay
         broker = self._broker
-        path = self._migrations.complete(message, source, now_s)
-        if path is None:
+        if peer.role != "client" or peer.is_leaving:
             return
-        client = broker.peers.get(path.towards_new)
-        if client is None or client.role == "broker":
-            self._send_turned(path.towards_new, message, path.advertisements, now_s)
-        elif message.is_lost:
-            broker.send(client.name, Stranded(move=path.move, cause=path.cause), now_s)
-        else:
-            for each in path.advertisements:
-                if each.id not in message.advertisements:
-                    broker.send(client.name, Refused(about=each.id, reason="the old broker did not have it"), now_s)
-            self._adopt(client, path, now_s)
-        if not message.is_lost:
-            broker.tell_agents(PublisherTurned(path.client, path.cause), now_s)
-        self._path_ended()
+        if number <= peer.leaving_for:
+            if broker.config.acknowledges != "received":
+                return
+            if broker.records.is_kept:
+                self._end_stay(peer, number, message.cause, now_s)
+            else:
+                broker.records.hold(peer.name, message, None)
+            return
+        peer.burned = max(peer.burned, number)
+        broker.records.changed(peer, now_s)
+        broker.records.say(peer.name, Stayed(stay=number), now_s)
 
-    def cancel(self, message: Cancel, now_s: float) -> None:
-        """A client that was to come along this path has left the new broker."""
-        self._migrations.cancel(message, now_s)
-        self._pass_on(message, now_s)
-        self._path_ended()
-
-    def _pass_on(self, message: Cancel, now_s: float) -> None:
-        towards = None if message.old_broker == self._broker.name else self._broker.reach.towards(message.old_broker)
-        if towards is not None:
-            self._broker.send(towards, message, now_s)
-
-    # ---- peers that go ----
-
-    def gone(self, name: str, now_s: float) -> list[Complete]:
-        """A client or neighbour is gone for good; returns markers that come behind all that was received from it."""
-        for cancel in self._migrations.cannot_reach(name, now_s):
-            self._pass_on(cancel, now_s)
-        self._path_ended()
-        return self._migrations.lost_with(name)
-
-    def after_loss(self, message: Sendable) -> Sendable:
-        """What a replica is told instead of what waits for the broker before it: publishers' moves are told to be lost.
-
-        Each message stays one message, for those who count them.
-        """
-        if isinstance(message, Handover) and message.new_broker:
-            return Cancel(move=message.move, old_broker=message.old_broker, cause=message.cause)
-        return message
-
-    # ---- what migrations ask for ----
-
-    def send(self, name: str, message: AnyMessage, now_s: float) -> None:
-        """Put a message into a queue."""
-        self._broker.send(name, message, now_s)
-
-    def lead(self, id: str, filter: Filter, towards: str, now_s: float) -> None:
-        """Lead subscriptions to where a publisher will be."""
-        self._broker.interests.say(self._broker.tables.lead(Entry(id, filter, towards)), now_s)
-
-    def unlead(self, id: str, now_s: float) -> None:
-        """Lead them there no more."""
-        if id in self._broker.tables.advertisements:
-            self._broker.interests.say(self._broker.tables.remove_advertisement(id), now_s)
-
-    def turn(self, path: Path, advertisement: MovedAdvertisement, came_from: str, now_s: float) -> None:
-        """An advertisement is known from the new side from now on."""
+    def complete(self, message: Complete, now_s: float) -> list[Effect]:
+        """The answer of a client's old broker: all that it published there has passed this broker."""
         broker = self._broker
-        entry = Entry(advertisement.id, advertisement.filter, path.towards_new)
-        broker.interests.say(broker.tables.turn(entry, came_from, led_id(path.move, entry.id)), now_s)
-        broker.interests.advertisement_turned(entry, came_from, now_s)
-        client = broker.peers.get(path.towards_new)
-        if client is not None and client.role == "client":
-            client.advertisements[entry.id] = None
-            if client.announcements is None:
-                client.announcements = Announcements()
-            client.announcements.add(entry.id, entry.filter)
+        effects = [] if message.is_lost else broker.release(broker.takeover.streams.passed(message), now_s)
+        if self._publishers_until_s.pop((message.client, message.stay), None) is not None:
+            broker.begin_assistance_if_still(now_s)
+        if message.publishes and not message.is_lost:
+            broker.tell_agents(PublisherTurned(message.client, message.cause), now_s)
+        if message.new_broker != broker.name:
+            towards = broker.reach.towards(message.new_broker)
+            if towards is not None:
+                broker.send(towards, message, now_s)
+            return effects
+        peer = broker.peers.get(message.client)
+        if peer is None or (peer.session, peer.stay) != (message.session, message.stay) or not peer.old_broker:
+            return effects
+        if message.is_lost:
+            self._strand(peer, now_s)
+        else:
+            self._answered(peer, now_s)
+            broker.send(peer.name, Resume(stay=peer.stay, cause=peer.cause), now_s)
+        return effects
 
-    def drop(self, id: str, came_from: str, now_s: float) -> bool:
-        """Forget an advertisement that is known from there, if at all; whether nobody else knows its publisher."""
-        entry = self._broker.tables.advertisements.get(id)
-        if entry is not None and entry.hop == came_from:
-            self._broker.interests.end_advertisement(id, now_s)
-        return entry is None or entry.hop == came_from
+    def _strand(self, peer: Peer, now_s: float) -> None:
+        """No marker passes between here and a client's old broker: the client asks that itself what becomes of it."""
+        self._answered(peer, now_s)
+        self._broker.send(peer.name, Stranded(stay=peer.stay, cause=peer.cause), now_s)
+
+    def _answered(self, peer: Peer, now_s: float) -> None:
+        peer.old_broker, peer.publishes = "", False
+        self._again_s.pop(peer.name, None)
+        self._broker.records.changed(peer, now_s)
 
 
-def _path(message: Handover, towards_old: str, towards_new: str) -> Path:
-    return Path(
-        message.move,
-        message.client,
-        message.old_broker,
-        towards_old,
-        towards_new,
-        message.advertisements,
-        message.cause,
-    )
+def _about(stay: int) -> str:
+    """What a refusal of a move is about."""
+    return f"stay {stay}"
 
 
-def _answer(message: Handover, turned: Sequence[MovedAdvertisement]) -> Complete:
+def _answer(message: Handover, *, is_lost: bool = False) -> Complete:
     return Complete(
-        move=message.move,
         client=message.client,
+        session=message.session,
+        stay=message.stay,
         new_broker=message.new_broker,
-        advertisements=tuple(each.id for each in turned),
-        cause=message.cause,
-    )
-
-
-def _lost(message: Handover) -> Complete:
-    return Complete(
-        move=message.move,
-        client=message.client,
-        new_broker=message.new_broker,
-        advertisements=(),
-        is_lost=True,
+        publishes=message.publishes,
+        is_lost=is_lost,
         cause=message.cause,
     )

@@ -8,11 +8,16 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from trimtab.language import Filter
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.frames import Role, Sendable
 from trimtab.protocol.link import Link
+from trimtab.protocol.messages import ClientRecord
 
 NEVER_S: Final = float("inf")
+
+ON_DISK: Final = "#disk "
+"""Before the name of a publisher whose publications come from the disk; no peer can have such a name."""
 
 
 class DataQueue(Protocol):
@@ -34,14 +39,22 @@ class Peer:
         self.name = name
         self.role = role
         self.session = session
+        self.incarnation = 1
+        """The epoch of a neighbour's incarnation, the highest that is known."""
+        self.epoch = 1
+        """The epoch of the link: another one begins when either end has lost its memory."""
         self.link = link
         self.queue: DataQueue = link.data
         """Where data for it is put: the queue of its link, except while that must wait for a replica's routes."""
+        self.again_count = 0
+        """Data messages that were put into its queue at once: they went out in an earlier link epoch, or come late."""
         self.assists = ""
         """The broker whose load it shares, if it does."""
         self.queue_max_count = queue_max_count
         """Publications that may wait for it."""
         self.last_sequence = 0
+        self.accepted_sequence = 0
+        """The publication of the client that is being processed, if it was accepted."""
         self.safe_sequence = 0
         """Up to here the client's publications are safe, where that is promised."""
         self.accepted_owed = False
@@ -49,11 +62,34 @@ class Peer:
         self.announcements: Announcements | None = None
         self.subscriptions: dict[str, float | None] = {}
         """A client's subscriptions, each with the time within which it wants its publications, if it said."""
+        self.has_told_all = False
+        """Whether a client that knew an earlier incarnation of this broker has told it all."""
         self.lease_ends_s: float | None = None
         self.behind: dict[str, str] = {}
         """Brokers that are reached through this neighbour, itself included, and their addresses."""
-        self.moved = ""
-        """The last move that took the client's subscriptions away."""
+        self.told_of: dict[str, Filter] = {}
+        """Advertisements whose end a neighbour was told and may not have heard."""
+        self.stay = 1
+        """The number of the client's stay here."""
+        self.burned = 0
+        """The client's stays elsewhere up to this one will not happen."""
+        self.leaving_for = 0
+        """The client's stay elsewhere that is recorded to end this one, if one is."""
+        self.left_for = 0
+        """The client's stay elsewhere that has ended this one, if one has."""
+        self.left_with: ClientRecord | None = None
+        """What the client had when that happened; it counts until the client has heard the end."""
+        self.old_broker = ""
+        """Where the client comes from, as long as its old broker has not answered."""
+        self.publishes = False
+        """Whether what the client publishes must wait for that answer."""
+        self.cause = ""
+        """What the client came for."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a stay of the client elsewhere has ended this one."""
+        return self.left_for > self.stay
 
     def strictest_within_s(self) -> float | None:
         """The shortest of the times within which a client wants its publications."""

@@ -246,7 +246,7 @@ def requests_in(message: AnyMessage) -> int:
     """How many requests a message counts for: a client that moves brings all its filters along.
 
     >>> from trimtab.protocol.messages import Unsubscribe
-    >>> requests_in(Unsubscribe(id="s1")), requests_in(MoveIn(move="m", old_broker="B1", subscriptions=()))
+    >>> requests_in(Unsubscribe(id="s1")), requests_in(MoveIn(stay=2, old_broker="B1"))
     (1, 1)
     """
     if isinstance(message, MoveIn):

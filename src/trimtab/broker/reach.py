@@ -60,6 +60,7 @@ class Reach:
         gone = tuple(name for name in names if peer.behind.pop(name, None) is not None)
         if gone:
             self.tell_other_brokers(peer, Gone(names=gone), now_s)
+            self._broker.moves.look_for_ways(now_s)
             self._broker.tell_agents(NeighboursChanged(), now_s)
 
     def only_behind(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:

@@ -6,6 +6,10 @@ Advertisements flood; a subscription follows the reverse path of the advertiseme
 follows the reverse path of the subscriptions that it matches. A neighbour is not told of a subscription that another
 one it was told of covers; when the covering one leaves, what it covered is told before its end is.
 
+A filter is known by its id, from one or more directions: while its client moves it comes from the old broker and from
+the new one. A neighbour is told of it once, as long as it comes from any direction but that neighbour's. So a move
+changes the tables along its path and nowhere else, and nothing has to be renamed or turned.
+
 Deviations: advertisements may be covered too (an advertisement covers another if it announces all that the other does).
 """
 
@@ -17,7 +21,6 @@ from typing import cast
 import msgspec
 
 from trimtab.broker.forwarding import (
-    AdvertisementSet,
     CoveredAdvertisements,
     CoveredSubscriptions,
     Everything,
@@ -28,12 +31,22 @@ from trimtab.matching import CoveringChange, Matcher
 from trimtab.protocol.messages import Advertise, AnyMessage, Subscribe, Unadvertise, Unsubscribe
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A filter in a routing table and the neighbour or client it came from."""
+class Route:
+    """A filter in a routing table and the neighbours, clients and agents that it came from."""
 
-    id: str
-    filter: Filter
-    hop: str
+    __slots__ = ("filter", "hops", "id", "numbers")
+
+    def __init__(self, id: str, filter: Filter) -> None:
+        self.id = id
+        self.filter = filter
+        self.hops: dict[str, int] = {}
+        """The directions, each with the link epoch in which it was told last."""
+        self.numbers: dict[str, int] = {}
+        """The number under which each direction has told it last, if it gave one."""
+
+    def comes_from_other_than(self, hop: str) -> bool:
+        """Whether it has a direction besides this one."""
+        return len(self.hops) > 1 or hop not in self.hops
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -49,37 +62,39 @@ class RoutingTables:
     def __init__(self, *, subscription_covering: bool = True, advertisement_covering: bool = True) -> None:
         self._subscription_covering = subscription_covering
         self._advertisement_covering = advertisement_covering
-        self.advertisements: dict[str, Entry] = {}
-        self.subscriptions: dict[str, Entry] = {}
-        self.neighbours: dict[str, None] = {}
-        self._led: dict[str, None] = {}
-        """Those of the advertisements that lead subscriptions to where a publisher will be, and that nobody is told."""
+        self.advertisements: dict[str, Route] = {}
+        self.subscriptions: dict[str, Route] = {}
+        self.neighbours: dict[str, int] = {}
+        """Each with the epoch of the link to it."""
         self._matcher: Matcher = Matcher()
-        self._told_advertisements: dict[str, AdvertisementSet] = {}
+        self._told_advertisements: dict[str, ForwardingSet] = {}
         self._told_subscriptions: dict[str, ForwardingSet] = {}
-        self._only_for: dict[str, dict[str, None]] = {}
-        """Subscriptions that no other neighbours than these are told of."""
+        self._told_number = 0
         self._twins: dict[str, str] = {}
         """Assistants: each is told what the neighbour that it assists is told, or if it assists us, of our clients."""
 
-    def add_neighbour(self, name: str) -> list[Say]:
-        """A link to a neighbour appears: it is told every advertisement that it must know."""
-        self.neighbours[name] = None
+    # ---- neighbours ----
+
+    def add_neighbour(self, name: str, epoch: int = 1) -> list[Say]:
+        """A link to a neighbour appears, or a new epoch of it begins: it is told every advertisement that it must know.
+
+        What came from it in earlier epochs stays until its end, but pulls nothing before it is told again.
+        """
+        self.neighbours[name] = epoch
         self._told_advertisements[name] = CoveredAdvertisements() if self._advertisement_covering else Everything()
         self._told_subscriptions[name] = CoveredSubscriptions() if self._subscription_covering else Everything()
         said: list[Say] = []
-        for entry in self.advertisements.values():
-            if entry.id not in self._led:
-                said.extend(self._tell_advertisement(name, entry))
+        for route in self.advertisements.values():
+            said.extend(self._tell_advertisement(name, route))
         return said
 
     def add_twin(self, name: str, assisted: str) -> list[Say]:
         """A link to an assistant of a neighbour, or of this broker itself (""), appears: it is told all at once."""
         self._twins[name] = assisted
         said = self.add_neighbour(name)
-        for entry in list(self.subscriptions.values()):
-            if self._is_wanted(name, entry):
-                said.extend(self._tell_subscription(name, entry))
+        for route in list(self.subscriptions.values()):
+            if self._is_wanted(name, route):
+                said.extend(self._tell_subscription(name, route))
         return said
 
     def _twins_of(self, hop: str) -> list[str]:
@@ -100,65 +115,60 @@ class RoutingTables:
 
     def remove_all_from(self, hop: str) -> list[Say]:
         """All that came from a neighbour or client ends."""
+        return self._remove(hop, self.ids_from(self.subscriptions, hop), self.ids_from(self.advertisements, hop))
+
+    @staticmethod
+    def told_before(table: Mapping[str, Route], hop: str, epoch: int) -> list[str]:
+        """The ids of what a direction has told before an epoch, and not since."""
+        return [route.id for route in table.values() if route.hops.get(hop, epoch) < epoch]
+
+    def _remove(self, hop: str, subscriptions: Iterable[str], advertisements: Iterable[str]) -> list[Say]:
         said: list[Say] = []
-        for id in [entry.id for entry in self.subscriptions.values() if entry.hop == hop]:
-            said.extend(self.remove_subscription(id))
-        for id in [entry.id for entry in self.advertisements.values() if entry.hop == hop]:
-            said.extend(self.remove_advertisement(id))
+        for id in subscriptions:
+            said.extend(self.remove_subscription(id, hop))
+        for id in advertisements:
+            said.extend(self.remove_advertisement(id, hop))
         return said
 
-    def add_advertisement(self, entry: Entry) -> list[Say]:
-        """Note an advertisement, pass it on, and pull the subscriptions that it intersects."""
-        self.advertisements[entry.id] = entry
+    @staticmethod
+    def ids_from(table: Mapping[str, Route], hop: str) -> list[str]:
+        """The ids of what came from a direction."""
+        return [route.id for route in table.values() if hop in route.hops]
+
+    # ---- advertisements ----
+
+    def add_advertisement(self, id: str, filter: Filter, hop: str, epoch: int = 1, number: int = 0) -> list[Say]:
+        """Note that an advertisement comes from there, pass it on, and pull the subscriptions that it intersects."""
+        route = self.advertisements.get(id)
+        if route is None:
+            route = self.advertisements[id] = Route(id, filter)
+        route.hops[hop] = epoch
+        route.numbers[hop] = number
         said: list[Say] = []
         for neighbour in self.neighbours:
-            said.extend(self._tell_advertisement(neighbour, entry))
-        return [*said, *self._pull(entry)]
+            said.extend(self._tell_advertisement(neighbour, route))
+        return [*said, *self._pull(route, hop)]
 
-    def remove_advertisement(self, id: str) -> list[Say]:
-        """Forget an advertisement; subscriptions that no other one pulls to its neighbour end there."""
-        entry = self.advertisements.pop(id)
-        self._led.pop(id, None)
+    def remove_advertisement(self, id: str, hop: str) -> list[Say]:
+        """An advertisement comes from there no more; subscriptions that no other one pulls there end there."""
+        route = self.advertisements[id]
+        del route.hops[hop]
+        route.numbers.pop(hop, None)
+        if not route.hops:
+            del self.advertisements[id]
         said: list[Say] = []
         for neighbour, told in self._told_advertisements.items():
-            if id in told:
+            if id in told and not self._is_to_tell(neighbour, route):
                 said.extend(self._say_advertisements(neighbour, told.remove(id)))
-        return [*said, *self._push_back(entry.hop)]
+        return [*said, *self._push_back(hop)]
 
-    def lead(self, entry: Entry) -> list[Say]:
-        """Pull subscriptions as an advertisement would that nobody is told of."""
-        self.advertisements[entry.id] = entry
-        self._led[entry.id] = None
-        return self._pull(entry)
-
-    def turn(self, entry: Entry, came_from: str, led_id: str) -> list[Say]:
-        """An advertisement comes from another neighbour or client than before, with all that it pulls.
-
-        Both sides turn by themselves: neither the neighbour that it came from nor the one that it comes from is told
-        of it. The former knows it from here from now on; the latter is told of what it covered there.
-        """
-        self.advertisements.pop(led_id, None)
-        self._led.pop(led_id, None)
-        self.advertisements[entry.id] = entry
-        said: list[Say] = []
-        for neighbour, told in self._told_advertisements.items():
-            if neighbour == entry.hop:
-                if entry.id in told:
-                    uncovered = CoveringChange(entered=told.remove(entry.id).entered)
-                    said.extend(self._say_advertisements(neighbour, uncovered))
-            elif neighbour == came_from:
-                told.note_told(entry.id, entry.filter)
-            elif entry.id not in told:
-                said.extend(self._tell_advertisement(neighbour, entry))
-        return [*said, *self._pull(entry), *self._push_back(came_from)]
-
-    def _pull(self, entry: Entry) -> list[Say]:
+    def _pull(self, route: Route, hop: str) -> list[Say]:
         """Tell the neighbour that an advertisement comes from of the subscriptions that it intersects."""
         said: list[Say] = []
-        if entry.hop in self.neighbours:
+        if hop in self.neighbours:
             for subscription in list(self.subscriptions.values()):
-                if entry.filter.intersects(subscription.filter):
-                    for neighbour in self._twins_of(entry.hop):
+                if route.filter.intersects(subscription.filter):
+                    for neighbour in self._twins_of(hop):
                         said.extend(self._tell_subscription(neighbour, subscription))
         return said
 
@@ -172,117 +182,126 @@ class RoutingTables:
                     said.extend(self._say_subscriptions(neighbour, told.remove(subscription.id)))
         return said
 
-    def add_subscription(self, entry: Entry) -> list[Say]:
-        """Note a subscription and pass it towards the advertisements that it intersects."""
-        self.subscriptions[entry.id] = entry
-        self._matcher.add(entry.id, entry.filter, entry.hop)
+    # ---- subscriptions ----
+
+    def add_subscription(self, id: str, filter: Filter, hop: str, epoch: int = 1, number: int = 0) -> list[Say]:
+        """Note that a subscription comes from there, and pass it towards the advertisements that it intersects."""
+        route = self.subscriptions.get(id)
+        if route is None:
+            route = self.subscriptions[id] = Route(id, filter)
+        if hop not in route.hops:
+            self._matcher.add((id, hop), filter, hop)
+        route.hops[hop] = epoch
+        route.numbers[hop] = number
         said: list[Say] = []
         for neighbour in self.neighbours:
-            if self._is_wanted(neighbour, entry):
-                said.extend(self._tell_subscription(neighbour, entry))
+            if self._is_wanted(neighbour, route):
+                said.extend(self._tell_subscription(neighbour, route))
         return said
 
-    def remove_subscription(self, id: str) -> list[Say]:
-        """Forget a subscription; what it covered is told before its end is."""
-        entry = self.subscriptions.pop(id)
-        self._matcher.remove(entry.id)
-        self._only_for.pop(id, None)
+    def remove_subscription(self, id: str, hop: str) -> list[Say]:
+        """A subscription comes from there no more; what it covered is told before its end is."""
+        route = self.subscriptions[id]
+        del route.hops[hop]
+        route.numbers.pop(hop, None)
+        self._matcher.remove((id, hop))
+        if not route.hops:
+            del self.subscriptions[id]
         said: list[Say] = []
         for neighbour, told in self._told_subscriptions.items():
-            if id in told:
+            if id in told and not (route.hops and self._is_wanted(neighbour, route)):
                 said.extend(self._say_subscriptions(neighbour, told.remove(id)))
         return said
 
-    def only_for(self, id: str, neighbours: Iterable[str]) -> None:
-        """Tell a subscription, as long as it does not come from elsewhere, to no other neighbours than these."""
-        self._only_for[id] = dict.fromkeys(neighbours)
-
-    def claim_subscription(self, entry: Entry) -> list[Say]:
-        """A subscription comes from another neighbour or client than before; a neighbour is not told of its own."""
-        self._matcher.remove(entry.id)
-        self._matcher.add(entry.id, entry.filter, entry.hop)
-        self.subscriptions[entry.id] = entry
-        self._only_for.pop(entry.id, None)
-        said: list[Say] = []
-        for neighbour, told in self._told_subscriptions.items():
-            if neighbour == entry.hop and entry.id in told:
-                said.extend(self._say_subscriptions(neighbour, told.remove(entry.id)))
-            elif self._is_wanted(neighbour, entry):
-                said.extend(self._tell_subscription(neighbour, entry))
-        return said
-
-    def note_advertisement_told(self, neighbour: str, id: str) -> bool:
-        """A neighbour knows an advertisement of others by itself; whether it had not been told."""
-        entry, told = self.advertisements[id], self._told_advertisements[neighbour]
-        if entry.hop == neighbour or (id in told and told.representative(id) == id):
-            return False
-        told.note_told(id, entry.filter)
-        return True
+    # ---- questions ----
 
     def matching_from(self, hop: str, values: Mapping[str, Value]) -> list[str]:
         """The subscriptions of a neighbour that a publication satisfies."""
-        return [str(id) for id in self._matcher.match(values) if self.subscriptions[str(id)].hop == hop]
-
-    def is_led(self, advertisement: str) -> bool:
-        """Whether an advertisement only leads subscriptions to where a publisher will be."""
-        return advertisement in self._led
-
-    def is_subscription_told(self, neighbour: str, id: str) -> bool:
-        """Whether a neighbour was told this very subscription, and not one that covers it."""
-        told = self._told_subscriptions[neighbour]
-        return id in told and told.representative(id) == id
+        keys = cast(Iterable[tuple[str, str]], self._matcher.match(values))
+        return [id for id, came_from in keys if came_from == hop]
 
     def hops_for(self, values: Mapping[str, Value]) -> list[str]:
         """The neighbours and clients that want a publication, each once, in a defined order."""
         return cast(list[str], self._matcher.match_groups(values))
 
-    def subscription_representatives(self, id: str) -> list[tuple[str, str]]:
-        """For each neighbour that must know of a subscription: the neighbour and the one told in its place."""
-        return [(name, told.representative(id)) for name, told in self._told_subscriptions.items() if id in told]
+    def subscription_representatives(self, key: tuple[str, str]) -> list[tuple[str, str]]:
+        """For each neighbour that must know of a direction's subscription: it, and the id told in its place."""
+        id, hop = key
+        told = self._told_subscriptions
+        return [(name, each.representative(id)) for name, each in told.items() if id in each and name != hop]
 
-    def advertisement_representatives(self, id: str) -> list[tuple[str, str]]:
-        """For each neighbour that must know of an advertisement: the neighbour and the one told in its place."""
-        return [(name, told.representative(id)) for name, told in self._told_advertisements.items() if id in told]
+    def advertisement_representatives(self, key: tuple[str, str]) -> list[tuple[str, str]]:
+        """For each neighbour that must know of a direction's advertisement: it, and the id told in its place."""
+        id, hop = key
+        told = self._told_advertisements
+        return [(name, each.representative(id)) for name, each in told.items() if id in each and name != hop]
 
     def told_to(self, neighbour: str) -> tuple[list[str], list[str]]:
         """The advertisements and the subscriptions that a neighbour was told."""
         return self._told_advertisements[neighbour].told(), self._told_subscriptions[neighbour].told()
 
-    def _is_wanted(self, neighbour: str, subscription: Entry) -> bool:
-        if subscription.hop == neighbour or neighbour not in self._only_for.get(subscription.id, self.neighbours):
+    def is_advertisement_told(self, neighbour: str, id: str) -> bool:
+        """Whether a neighbour was told of this very advertisement, and not of one that covers it."""
+        told = self._told_advertisements[neighbour]
+        return id in told and told.representative(id) == id
+
+    # ---- who is told what ----
+
+    def _is_to_tell(self, neighbour: str, route: Route) -> bool:
+        """Whether a neighbour must know of an advertisement: it comes from another direction than from there."""
+        if not self._twins:
+            return bool(route.hops) and route.comes_from_other_than(neighbour)
+        assisted = self._twins.get(neighbour, neighbour)
+        return bool(assisted) and any(hop not in (assisted, neighbour) for hop in route.hops)
+
+    def _is_wanted(self, neighbour: str, subscription: Route) -> bool:
+        if not self._comes_from_elsewhere(neighbour, subscription):
             return False
         if self._twins:
             neighbour = self._twins.get(neighbour, neighbour)
             if not neighbour:
-                return subscription.hop not in self.neighbours
-            if subscription.hop == neighbour:
-                return False
+                return True
+        epoch = self.neighbours.get(neighbour)
         return any(
-            advertisement.hop == neighbour and advertisement.filter.intersects(subscription.filter)
+            advertisement.hops.get(neighbour) == epoch and advertisement.filter.intersects(subscription.filter)
             for advertisement in self.advertisements.values()
         )
 
-    def _tell_advertisement(self, neighbour: str, entry: Entry) -> list[Say]:
-        if entry.hop == self._twins.get(neighbour, neighbour) or self._twins.get(neighbour) == "":
-            return []
-        return self._say_advertisements(neighbour, self._told_advertisements[neighbour].add(entry.id, entry.filter))
+    def _comes_from_elsewhere(self, neighbour: str, subscription: Route) -> bool:
+        """Whether a subscription comes from another direction than a neighbour's, or for our assistant from clients."""
+        if not self._twins:
+            return subscription.comes_from_other_than(neighbour)
+        assisted = self._twins.get(neighbour, neighbour)
+        if not assisted:
+            return any(hop not in self.neighbours for hop in subscription.hops)
+        return any(hop not in (neighbour, assisted) for hop in subscription.hops)
 
-    def _tell_subscription(self, neighbour: str, entry: Entry) -> list[Say]:
+    def _tell_advertisement(self, neighbour: str, route: Route) -> list[Say]:
+        told = self._told_advertisements[neighbour]
+        if route.id in told or not self._is_to_tell(neighbour, route):
+            return []
+        return self._say_advertisements(neighbour, told.add(route.id, route.filter))
+
+    def _tell_subscription(self, neighbour: str, route: Route) -> list[Say]:
         told = self._told_subscriptions[neighbour]
-        if entry.hop == self._twins.get(neighbour, neighbour) or entry.id in told:
+        if route.id in told or not self._comes_from_elsewhere(neighbour, route):
             return []
-        if neighbour not in self._only_for.get(entry.id, self.neighbours):
-            return []
-        return self._say_subscriptions(neighbour, told.add(entry.id, entry.filter))
+        return self._say_subscriptions(neighbour, told.add(route.id, route.filter))
 
     def _say_advertisements(self, neighbour: str, change: CoveringChange) -> list[Say]:
-        entered = _ids(change.entered)
-        said = [Say(neighbour, Advertise(id=id, filter=self.advertisements[id].filter)) for id in entered]
-        return [*said, *(Say(neighbour, Unadvertise(id=id)) for id in _ids(change.left))]
+        said = [self._say_advertisement(neighbour, self.advertisements[id]) for id in _ids(change.entered)]
+        return [*said, *(Say(neighbour, Unadvertise(id=id, number=self._told_number)) for id in _ids(change.left))]
+
+    def _say_advertisement(self, neighbour: str, route: Route) -> Say:
+        self._told_number += 1
+        return Say(neighbour, Advertise(id=route.id, filter=route.filter, number=self._told_number))
+
+    def _say_subscription(self, neighbour: str, route: Route) -> Say:
+        self._told_number += 1
+        return Say(neighbour, Subscribe(id=route.id, filter=route.filter, number=self._told_number))
 
     def _say_subscriptions(self, neighbour: str, change: CoveringChange) -> list[Say]:
-        entered = _ids(change.entered)
-        said = [Say(neighbour, Subscribe(id=id, filter=self.subscriptions[id].filter)) for id in entered]
+        said = [self._say_subscription(neighbour, self.subscriptions[id]) for id in _ids(change.entered)]
         return [*said, *(Say(neighbour, Unsubscribe(id=id)) for id in _ids(change.left))]
 
 

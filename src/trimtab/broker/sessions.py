@@ -9,8 +9,9 @@ from trimtab.broker.peers import Peer, Watch
 from trimtab.load.agents import ClientStayed, NeighboursChanged
 from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
-from trimtab.protocol.frames import Hello, Role
-from trimtab.protocol.messages import VERSION, Gone, Members
+from trimtab.protocol.frames import Hello, Role, version_problem
+from trimtab.protocol.messages import ClientRecord, Gone, Members
+from trimtab.replication.retention import RetainingLink
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
@@ -27,24 +28,27 @@ class Sessions:
     # ---- a peer comes ----
 
     def connected(self, name: str, hello: Hello, now_s: float) -> list[Effect]:
-        """A peer greets: go on where both ends were, begin anew, or send it away."""
+        """A peer greets: go on where both ends were, begin a new epoch of the link, or send it away."""
         broker = self._broker
-        problem = self._problem_with(name, hello)
-        if problem is not None:
+        problem = self._problem_with(name, hello) or self._outgrown(hello)
+        if problem:
             return [Close(name, problem)]
+        effects: list[Effect] = []
         peer = broker.peers.get(name)
         if peer is not None and not self._goes_on(peer, hello):
-            if hello.replica and not hello.assists and broker.replacement is not None:
-                broker.replacement.begin(peer, hello, now_s)
+            if peer.role == "broker" and not peer.assists and not hello.assists:
+                effects = self._came_again(peer, hello, now_s)
+            elif self._comes_back(peer, hello):
+                self._begin_link_again(peer, now_s)
             else:
                 broker.remove_peer(name, now_s)
                 peer = None
         is_new = peer is None
         if peer is None:
-            peer = Peer(name, hello.role, hello.session, broker.new_link(), self._queue_max_count(hello.role))
-            broker.peers[name] = peer
-            if broker.safe is not None:
-                broker.safe.came(peer, now_s)
+            peer = self._new_peer(name, hello.role, hello.session)
+            peer.incarnation = hello.epoch
+            peer.stay = hello.stay
+        peer.burned = max(peer.burned, hello.burned)
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
         self._watch.forget(peer)
@@ -52,7 +56,18 @@ class Sessions:
         broker.touch(name)
         if is_new:
             self._came(peer, hello, now_s)
-        return []
+        broker.records.look_for_guardian(now_s)
+        broker.settle_news()
+        return effects
+
+    def _new_peer(self, name: str, role: Role, session: str) -> Peer:
+        broker = self._broker
+        peer = Peer(name, role, session, broker.new_link(), self._queue_max_count(role))
+        peer.link.begin_behind(self._input.data_count_from(name))
+        if broker.safe is not None and role == "client":
+            peer.last_sequence = peer.safe_sequence = broker.safe.stored_until(name, session)
+        broker.peers[name] = peer
+        return peer
 
     def _came(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """Tell a new peer, and others of it, what they need to know."""
@@ -61,53 +76,110 @@ class Sessions:
             replacement.assistant_came(peer, hello, now_s)
         elif peer.role == "broker":
             peer.behind[peer.name] = ""
-            broker.reach.tell_members(peer, now_s)
-            broker.interests.say(broker.tables.add_neighbour(peer.name), now_s)
+            broker.takeover.begin(peer, now_s)
             broker.reach.tell_other_brokers(peer, Members(names=(peer.name,), addresses=("",)), now_s)
-            broker.interests.wait_for_sync(peer.name, now_s)
             broker.tell_agents(NeighboursChanged(), now_s)
             if replacement is not None:
-                replacement.neighbour_came(peer, hello, now_s)
-        elif replacement is not None:
-            replacement.client_came(peer, hello)
+                replacement.neighbour_came(peer, now_s)
+        else:
+            broker.records.changed(peer, now_s)
+
+    def _came_again(self, peer: Peer, hello: Hello, now_s: float) -> list[Effect]:
+        """A neighbour greets that has lost its memory, or that we had forgotten."""
+        replacement = self._broker.replacement
+        if replacement is not None:
+            replacement.assistance.gone(peer, now_s)
+        effects = self._broker.takeover.begin_again(peer, hello, now_s)
+        if replacement is not None:
+            replacement.neighbour_came(peer, now_s)
+            replacement.assistance.neighbour_came_again(peer)
+        return effects
+
+    def adopt(self, record: ClientRecord, now_s: float) -> Peer | None:
+        """A client of an earlier incarnation: it is away, and has a lease; None if it has told all itself."""
+        broker = self._broker
+        peer = broker.peers.get(record.client)
+        if peer is not None and (peer.session != record.session or peer.has_told_all or peer.role != "client"):
+            return None
+        if peer is None:
+            peer = self._new_peer(record.client, "client", record.session)
+            peer.stay = record.stay
+            peer.lease_ends_s = now_s + broker.config.client_lease_s
+            self._watch.add(peer)
+        peer.burned = max(peer.burned, record.burned)
+        peer.leaving_for = max(peer.leaving_for, record.leaving_for)
+        if peer.stay == record.stay and record.old_broker and not peer.old_broker:
+            peer.old_broker, peer.publishes = record.old_broker, record.publishes
+        return peer
 
     def _queue_max_count(self, role: Role) -> int:
         config = self._broker.config
         return config.client_queue_max_count if role == "client" else config.broker_queue_high_count
 
-    def _problem_with(self, name: str, hello: Hello) -> str | None:
+    def _problem_with(self, name: str, hello: Hello) -> str:
         broker, replacement = self._broker, self._broker.replacement
-        if hello.version != VERSION:
-            return f"protocol version {hello.version} is not spoken here, but {VERSION} is"
+        if problem := version_problem(hello):
+            return problem
         if hello.name != name or not name:
             return "the greeting's name is not the name of this connection"
         if name == broker.name:
             return f"{name} is this broker's own name"
         if is_stream(name):
             return f"{name[:100]} is a name for the results of a channel, not for a {hello.role}"
-        if replacement is not None and replacement.is_ended_life(hello):
-            return f"this life of {name} was replaced by another"
         known = broker.peers.get(name)
         if known is not None and known.role != hello.role:
             return f"the name {name} belongs to a {known.role} already"
-        if known is not None and known.link.connected and known.session != hello.session and not hello.replica:
-            return f"the name {name} is already in use"
+        if known is not None and known.session != hello.session:
+            if hello.role == "broker" and hello.epoch < known.incarnation:
+                return f"this incarnation of {name} was replaced by another"
+            if hello.role == "broker" and hello.epoch == known.incarnation:
+                return f"{name} has had its incarnation {hello.epoch} already, and must greet as a later one"
+            if hello.role == "client" and known.link.connected:
+                return f"the name {name} is already in use"
         if known is None and hello.role == "broker" and (cycle := broker.reach.cycle_with(name)):
             return cycle
         if known is None and hello.assists:
             if replacement is None:
                 return f"{broker.name} knows nothing of assistants"
-            return replacement.assistance.problem_with(hello) or None
+            return replacement.assistance.problem_with(hello)
         if known is None and hello.role == "client" and len(broker.peers) >= broker.config.clients_max_count:
             return f"this broker keeps at most {broker.config.clients_max_count:,} sessions"
-        return None
+        return ""
+
+    def _outgrown(self, hello: Hello) -> str:
+        """Why this incarnation must greet again with a higher epoch: a neighbour knows one that is not lower."""
+        broker = self._broker
+        if hello.role != "broker" or hello.granted < broker.epoch or hello.resumes in ("", broker.config.session):
+            return ""
+        broker.epoch = hello.granted + 1
+        return f"{broker.name} greets again, as its incarnation {broker.epoch}"
 
     def _goes_on(self, peer: Peer, hello: Hello) -> bool:
         """Whether both ends remember the same link."""
-        is_same_life = peer.session == hello.session and hello.resumes == self._broker.config.session
-        return is_same_life and peer.link.fits(hello.expects)
+        is_same = peer.session == hello.session and hello.resumes == self._broker.config.session
+        return is_same and peer.link.fits(hello.expects)
 
-    # ---- a peer is away, begins another life, or is gone ----
+    def _comes_back(self, peer: Peer, hello: Hello) -> bool:
+        """Whether a client comes back that has not heard of this incarnation: a new link, and its stay goes on."""
+        is_same = (peer.session, peer.stay) == (hello.session, hello.stay)
+        return is_same and not hello.assists and hello.resumes != self._broker.config.session
+
+    def _begin_link_again(self, peer: Peer, now_s: float) -> None:
+        """What a client has not acknowledged goes over a new link; it tells all that it wants again."""
+        broker, old, new = self._broker, peer.link, self._broker.new_link()
+        tail = old.undelivered_data()
+        self._input.remove_data_of(peer.name)  # it is said again, for it was not accepted
+        peer.link, peer.queue = new, new.data
+        peer.epoch += 1
+        new.data.extend(tail)
+        peer.again_count = len(tail)
+        peer.has_told_all = False
+        if broker.safe is not None and isinstance(old, RetainingLink) and isinstance(new, RetainingLink):
+            broker.safe.epoch_began(peer.name, old, new)
+        if cause := broker.admission.ended(peer.name, why := "it was away when it was asked"):
+            broker.tell_agents(ClientStayed(peer.name, cause, why), now_s)
+
+    # ---- a peer is away, or gone ----
 
     def disconnected(self, name: str, now_s: float) -> None:
         """The connection to a peer is gone; a client has a while to come back."""
@@ -118,55 +190,43 @@ class Sessions:
         if peer.role == "client":
             peer.lease_ends_s = now_s + self._broker.config.client_lease_s
             self._watch.add(peer)
-
-    def forget_what_was_said(self, peer: Peer, now_s: float) -> None:
-        """A neighbour has begun another life: control messages of the earlier one that wait are void.
-
-        What it had confirmed stays confirmed: it is in force behind it, and so will it be there.
-        """
-        broker = self._broker
-        self._input.void_control(peer.name)
-        broker.interests.forget_early(peer.name)
-        self._moves_are_lost_with(peer.name, now_s)
-        broker.reach.tell_members(peer, now_s)
-
-    def _moves_are_lost_with(self, neighbour: str, now_s: float) -> None:
-        """Behind all that came from a neighbour it is said which moves will not come to their ends."""
-        markers = self._broker.moves.gone(neighbour, now_s)
-        self._input.data_from(neighbour).extend((neighbour, marker) for marker in markers)
+        else:
+            self._broker.records.look_for_guardian(now_s)
 
     def remove(self, name: str, now_s: float) -> None:
         """A peer is gone, with all that is in force for it."""
         broker = self._broker
         peer = broker.peers.pop(name, None)
         if peer is None:
+            broker.later += broker.takeover.gone(name, now_s)
             return
         if broker.safe is not None:
             broker.safe.gone(peer, now_s)
         self._input.remove(peer)
         if broker.gatekeeper is not None:
             broker.gatekeeper.forget(name)
-        broker.interests.forget_early(name)
         if peer.role == "client":
-            self._client_gone(name, now_s)
+            self._client_gone(peer, now_s)
         else:
             self._neighbour_gone(peer, now_s)
 
-    def _client_gone(self, name: str, now_s: float) -> None:
-        broker = self._broker
+    def _client_gone(self, peer: Peer, now_s: float) -> None:
+        broker, name = self._broker, peer.name
         broker.interests.end_all_from(name, now_s)
+        broker.records.over(name, now_s)
+        broker.takeover.sweeps.pop(name, None)
+        broker.takeover.look_for_returned(now_s)
         if broker.channels is not None:
             broker.channels.client_gone(name, now_s)
-        broker.moves.gone(name, now_s)
         if cause := broker.admission.ended(name, why := "it has left the network"):
             broker.tell_agents(ClientStayed(name, cause, why), now_s)
 
     def _neighbour_gone(self, peer: Peer, now_s: float) -> None:
         broker = self._broker
         broker.interests.neighbour_cut(peer.name, now_s)
-        self._moves_are_lost_with(peer.name, now_s)
         broker.reach.tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
-        broker.interests.awaits_no_more(peer.name, now_s)
+        broker.later += broker.takeover.gone(peer.name, now_s)
+        broker.moves.look_for_ways(now_s)
         broker.tell_agents(NeighboursChanged(), now_s)
         if broker.replacement is not None:
             broker.replacement.neighbour_gone(peer, now_s)

@@ -25,7 +25,6 @@ def succeed(broker: Broker, former: Agents | None, agents: Sequence[Agent], now_
         former.retire()
         for name in former.inboxes:
             del broker.peers[name]
-            broker.interests.forget_early(name)
             broker.interests.end_all_from(name, now_s)
     elif not agents:
         return None

@@ -16,10 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import Final, Literal, TypeAlias
-
-Uplink: TypeAlias = Literal["turns", "deadlines"]
-"""turns: each peer sends one message, then the next; deadlines: in the order of this file."""
+from typing import Final
 
 PATIENT_EVERY_COUNT: Final = 4
 """Of so many frames one is sent to a peer that is late or has no requirement, if one waits."""

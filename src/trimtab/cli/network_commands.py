@@ -79,6 +79,10 @@ def broker(  # noqa: PLR0917 (each one is an option)
     reorder: Annotated[
         bool, typer.Option("--reorder", help="With --assist: put publications in order again behind the two.")
     ] = False,
+    epoch: Annotated[
+        int,
+        typer.Option("--epoch", metavar="NUMBER", min=1, help="Numbers the incarnations of a broker, for --replica."),
+    ] = 1,
     or_at: Annotated[str | None, typer.Option("--or-at", hidden=True)] = None,
     stop_with: Annotated[int | None, typer.Option("--stop-with", hidden=True)] = None,
 ) -> None:
@@ -101,7 +105,15 @@ def broker(  # noqa: PLR0917 (each one is an option)
     if name not in names:
         refuse(f"{network}: no broker is named {name}; there are {', '.join(names)}")
     order = replica_order(
-        plan, name, replica, neighbours=neighbours, listen=listen, or_at=or_at, assists=assist, reorders=reorder
+        plan,
+        name,
+        replica,
+        neighbours=neighbours,
+        listen=listen,
+        or_at=or_at,
+        assists=assist,
+        reorders=reorder,
+        epoch=epoch,
     )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]

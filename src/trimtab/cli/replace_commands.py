@@ -24,6 +24,7 @@ def replica_order(
     or_at: str | None,
     assists: bool = False,
     reorders: bool = False,
+    epoch: int = 1,
 ) -> ReplicaOrder | None:
     """What a replica is to be, from the options of `trimtab broker`; None for a broker that replaces nobody."""
     from trimtab.network.address import Address, found_here, free_address
@@ -31,8 +32,8 @@ def replica_order(
     from trimtab.replication.config import PROTOCOLS
 
     if protocol is None:
-        if neighbours is not None or listen is not None or assists or reorders:
-            refuse("--neighbours, --listen, --assist and --reorder are for --replica")
+        if neighbours is not None or listen is not None or assists or reorders or epoch > 1:
+            refuse("--neighbours, --listen, --assist, --reorder and --epoch are for --replica")
         return None
     if plan.replication is None:
         refuse("--replica: the network file has no section [replication], so nobody would tell a replica anything")
@@ -61,7 +62,7 @@ def replica_order(
         where = free_address(where.host if or_at is None else or_at)
     elif or_at is not None:
         where = found_here(where, or_at)
-    return ReplicaOrder(name, protocol, found, str(where), assists=assists, reorders=reorders)
+    return ReplicaOrder(name, protocol, found, str(where), assists=assists, reorders=reorders, epoch=epoch)
 
 
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")]

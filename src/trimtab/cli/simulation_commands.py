@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from trimtab.cli import figure_commands, story_commands
 from trimtab.cli.coordination_tables import run_coordination_and_tell
 from trimtab.cli.explore_command import sim_explore
+from trimtab.cli.fuzz_commands import sim_fuzz
 from trimtab.cli.input_lines import printable, refuse
 from trimtab.cli.relocation_tables import run_relocation_and_tell
 from trimtab.cli.replication_commands import replication_table
@@ -20,7 +20,6 @@ from trimtab.cli.simulated_records import simulated_records
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
-    from trimtab.simulation.fuzz import BugReport, FuzzReport, RunReport
     from trimtab.simulation.run import Summary
 
 app = typer.Typer(
@@ -262,129 +261,4 @@ def _milliseconds(value_s: float) -> str:
 
 app.command("replication-table")(replication_table)
 app.command("explore")(sim_explore)
-
-
-@app.command("fuzz")
-def sim_fuzz(  # noqa: PLR0917 (options of a command)
-    runs: Annotated[int, typer.Option(min=1, max=10_000_000, metavar="N", help="Number of runs.")] = 200,
-    seed: Annotated[int, typer.Option(metavar="S", help="Seed of the first run; the next has the next.")] = 1,
-    bug: Annotated[str | None, typer.Option(metavar="NAME", help="Put a deliberate bug into the core.")] = None,
-    bugs: Annotated[
-        bool, typer.Option("--bugs", help="For each deliberate bug, in how many runs it is found; 1 if one is not.")
-    ] = False,
-    with_: Annotated[
-        str | None,
-        typer.Option("--with", metavar="WHAT", help="'replication': brokers die and are replaced, or get assistants."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
-) -> None:
-    """Random small networks with churn, moves and faults, each run to rest and checked; exit code 1 if one fails.
-
-    \b
-    Example:
-      trimtab sim fuzz --runs 500
-      trimtab sim fuzz --bugs --json
-      trimtab sim fuzz --runs 500 --with replication
-    """
-    from trimtab.simulation.bugs import BUGS, bug_named
-    from trimtab.simulation.fuzz import fuzz, fuzz_bug
-    from trimtab.simulation.fuzz_deaths import draw_plan_with_replication
-    from trimtab.simulation.fuzz_plans import draw_plan
-    from trimtab.simulation.replication_bugs import REPLICATION_BUGS
-
-    if with_ not in (None, "replication"):
-        refuse(f"--with {with_}: there is only 'replication'")
-    draw = draw_plan if with_ is None else draw_plan_with_replication
-    known_bugs = BUGS if with_ is None else REPLICATION_BUGS
-    if bugs:
-        _report_bugs([fuzz_bug(each, max(seed, each.first_seed), runs, draw) for each in known_bugs], as_json)
-        return
-    try:
-        wanted = None if bug is None else bug_named(bug, known_bugs)
-    except ValueError as error:
-        refuse(str(error))
-    show_progress = sys.stderr.isatty() and not as_json
-    done_count = 0
-
-    def on_run(_: RunReport) -> None:
-        nonlocal done_count
-        done_count += 1
-        if show_progress and done_count % 50 == 0:
-            typer.echo(f"\r{done_count:,} of {runs:,} runs", err=True, nl=done_count == runs)
-
-    report = fuzz(seed, runs, on_run, wanted, draw)
-    suffix = ("" if bug is None else f" --bug {bug}") + ("" if with_ is None else f" --with {with_}")
-    if as_json:
-        typer.echo(json.dumps(_fuzz_data(report, suffix), indent=2))
-    else:
-        _print_fuzz(report, suffix)
-    if report.failures:
-        raise typer.Exit(1)
-
-
-def _replay(seed: int, suffix: str) -> str:
-    return f"trimtab sim fuzz --runs 1 --seed {seed}{suffix}"
-
-
-def _fuzz_data(report: FuzzReport, suffix: str) -> dict[str, Any]:
-    import msgspec
-
-    failures = [
-        {
-            "seed": failure.seed,
-            "replay": _replay(failure.seed, suffix),
-            "violations": msgspec.to_builtins(failure.violations),
-        }
-        for failure in report.failures
-    ]
-    return {
-        "runs_count": report.runs_count,
-        "first_seed": report.first_seed,
-        "simulated_s": report.simulated_s,
-        "publications_count": report.publications_count,
-        "deliveries_count": report.deliveries_count,
-        "moves_count": report.moves_count,
-        "dropped_count": report.dropped_count,
-        "results_count": report.results_count,
-        "disconnected_count": report.disconnected_count,
-        "faults_count": report.faults_count,
-        "violations_count": sum(len(failure.violations) for failure in report.failures),
-        "failures": failures,
-        "trace_hash": report.trace_hash,
-    }
-
-
-def _print_fuzz(report: FuzzReport, suffix: str) -> None:
-    faults = ", ".join(f"{count:,} {kind}" for kind, count in report.faults_count.items()) or "none"
-    violations_count = sum(len(failure.violations) for failure in report.failures)
-    for label, value in (
-        ("runs", f"{report.runs_count:,} (seeds {report.first_seed} to {report.first_seed + report.runs_count - 1})"),
-        ("simulated", f"{report.simulated_s:,.0f} s"),
-        ("publications", f"{report.publications_count:,}"),
-        ("deliveries", f"{report.deliveries_count:,}"),
-        ("moves", f"{report.moves_count:,}"),
-        ("results", f"{report.results_count:,} of channels delivered"),
-        ("slow clients", f"{report.dropped_count:,} publications dropped, {report.disconnected_count:,} disconnected"),
-        ("faults", faults),
-        ("violations", f"{violations_count:,} in {len(report.failures):,} runs"),
-        ("trace", report.trace_hash),
-    ):
-        typer.echo(f"{label:<13} {value}")
-    for failure in report.failures[:20]:
-        typer.echo(f"\nseed {failure.seed}; replay: {_replay(failure.seed, suffix)}")
-        for violation in failure.violations[:5]:
-            typer.echo(printable(f"  {violation.kind}: {violation.text}"))
-
-
-def _report_bugs(reports: list[BugReport], as_json: bool) -> None:
-    import msgspec
-
-    if as_json:
-        typer.echo(json.dumps({"bugs": msgspec.to_builtins(reports)}, indent=2))
-    else:
-        width = max(len(report.bug) for report in reports)
-        for report in reports:
-            found = "NOT FOUND" if report.found_after_runs_count is None else f"run {report.found_after_runs_count}"
-            typer.echo(printable(f"{report.bug:<{width}}  {found:<10} {report.first_violation}"[:160]))
-    if any(report.found_after_runs_count is None for report in reports):
-        raise typer.Exit(1)
+app.command("fuzz")(sim_fuzz)

@@ -1,7 +1,7 @@
 """Advertisements that have ended while publications before their end are not accepted.
 
 If the broker forgets the client then, those publications must be said again, and for that the advertisement must be in
-force once more, under another name: the end of the old one may still be on its way through the network.
+force once more.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ class EndedAdvertisements:
     >>> sent = [Publish(publisher="p", sequence=number, values={}, origin_s=0.0) for number in (1, 2)]
     >>> ended.add("p/a1", Filter.parse("a > 1"), sent[:1])
     >>> revived, said = ended.begin_again(sent)
-    >>> [wire_id for _, _, wire_id in revived], [getattr(each, "sequence", "end") for each in said]
-    (['p/a1@again1'], [1, 'end', 2])
+    >>> list(revived), [getattr(each, "sequence", "end") for each in said]
+    (['p/a1'], [1, 'end', 2])
     """
 
     def __init__(self) -> None:
         self._ended: list[tuple[int, str, Filter]] = []
-        self._revived_count = 0
 
     def add(self, id: str, filter: Filter, unaccepted: Sequence[Publish]) -> None:
         """An advertisement ends behind what is not accepted."""
@@ -37,14 +36,9 @@ class EndedAdvertisements:
         if self._ended:
             self._ended = [each for each in self._ended if each[0] > sequence]
 
-    def begin_again(
-        self, unaccepted: Sequence[Publish]
-    ) -> tuple[list[tuple[str, Filter, str]], list[Publish | Unadvertise]]:
-        """What must be advertised again (id, filter and a new name for brokers), and all to be said behind that."""
-        revived: list[tuple[str, Filter, str]] = []
-        for _, id, filter in self._ended:
-            self._revived_count += 1
-            revived.append((id, filter, f"{id}@again{self._revived_count}"))
+    def begin_again(self, unaccepted: Sequence[Publish]) -> tuple[dict[str, Filter], list[Publish | Unadvertise]]:
+        """What must be advertised again, and all to be said behind that."""
+        revived = {id: filter for _, id, filter in self._ended}
         said: list[Publish | Unadvertise] = []
         for message in unaccepted:
             said.append(message)

@@ -1,124 +1,148 @@
-"""A client's move under way: the link to the new broker, what came over it, and what is still awaited.
+"""A client's move to another broker, as a table.
 
-A publisher publishes at its old broker until the new one has greeted and all it has advertised is in force. Then it
-holds back, asks the new broker to take it in once all it has published is accepted, and goes on when two things have
-come: the old broker's end of the move, and the new broker's word that the old stream has passed everywhere. If a broker
-dies between the two, that word does not come: the publisher tells its new broker everything anew and asks again.
+A client stays at one broker after the other; its stays are numbered, and the numbers only grow. It begins the next stay
+while the old broker still serves it, and the old broker decides whether the stay happens: it ends its own (`End`), or
+burns the number of the next (`Stayed`). What comes from the new broker before that is kept until it is known.
+
+    phase      what happens                        what the client does                          next phase
+    ---------  ----------------------------------  --------------------------------------------  ----------
+    (none)     it is asked to move                 open a connection                             reaching
+    reaching   the new broker greets, and all      hold publications back                        holding
+               advertisements are in force
+    reaching   too long                            undo                                          (none)
+    holding    all publications are accepted       ask the new broker (`MoveIn`)                 asked
+    holding    the old broker has forgotten        tell it everything, publications last         holding
+    holding    too long                            undo                                          (none)
+    asked      End of the old broker               go on at the new one                          settling
+    asked      the new broker refuses, first ask   undo: it has told nobody                      (none)
+    asked      it refuses what was asked again,    ask the old broker to stay (`Stay`)           staying
+               or knows no way; or too long
+    asked      the new broker has forgotten        ask it again                                  asked
+    asked      the old broker has forgotten        tell it everything; if the new one has said   asked, or
+                                                   that the stay goes on: ask to stay            staying
+    staying    End of the old broker               go on at the new one; if it has refused,      settling
+                                                   tell it everything
+    staying    Stayed, and the new broker has      undo                                          (none)
+               not said that the stay goes on
+    staying    Stayed, although it has             the old broker has forgotten that it ended    settling
+                                                   the stay: go on at the new one
+    asked,     the new broker has said how it      go on at the new one                          settling
+    staying    went, and the old one is away for
+               longer than a lease
+    settling   nothing was published before, or    publish again                                 (none)
+               the new broker says that the old
+               stream has passed, or that no way
+               leads to it
+    settling   the new broker has forgotten        ask it again                                  settling
+    settling,  the new broker refuses what was     tell it everything                            (none)
+    (none)     asked again
+    settling   no connection, one elsewhere        tell everything there                         (none)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from trimtab.client.config import ClientConfig
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import FIRST_LIFE, Confirmed, MovedAdvertisement, MovedSubscription, MoveIn, Publish
+from trimtab.protocol.messages import Confirmed, KnownAdvertisement, KnownSubscription, MoveIn, Publish
+
+Phase = Literal["reaching", "holding", "asked", "staying", "settling"]
 
 
 class Move:
-    """A move to another broker."""
+    """A move under way: its phase, the link to the new broker, and what came over it."""
 
-    def __init__(self, id: str, target: MoveTo, link: Link, wire_ids: dict[str, str], now_s: float) -> None:
-        self.id = id
+    def __init__(self, stay: int, client: str, target: MoveTo, link: Link, now_s: float) -> None:
+        self.phase: Phase = "reaching"
+        self.stay = stay
+        """The number of the stay at the new broker."""
         self.broker = target.broker
-        self.old_broker = ""
-        """Where the client comes from, once the new broker was asked."""
-        self.cause = target.cause or id
+        self.cause = target.cause or f"{client}/m{stay - 1}"
         self.asked_by_broker = bool(target.cause)
-        self.began_s = now_s
-        self.broker_session = ""
-        """The life of the new broker that has greeted; empty until then."""
-        self.holds_back = False
-        """Whether publications wait: the new broker answers, and the old one gets no more."""
-        self.holds_back_s = now_s
-        """Since when they do."""
+        self.began_s = self.held_back_s = now_s
         self.link = link
-        self.wire_ids = wire_ids
-        """What brokers will call the subscriptions."""
-        self.early: list[Publish] = []
-        self.confirmed: list[Confirmed] = []
-        """What the new broker confirmed; it counts once the move has happened."""
-        self.has_asked = False
-        """Whether the new broker was asked to take the client in."""
-        self.asked_ids: dict[str, None] = {}
-        """The new ids of the subscriptions that the new broker was asked to take over."""
-        self.advertisements: dict[str, None] = {}
-        """The advertisements that the old broker knows, of which those move that do not end before."""
+        self.broker_session = ""
+        """The incarnation of the new broker that has greeted; empty until then."""
+        self.old_broker = ""
         self.publishes = False
         """Whether the client has advertisements, or has published at the old broker."""
-        self.asked_to_stay = False
-        self.may_publish = True
-        """Whether publications may be sent to the new broker as soon as the old one has ended the move."""
-        self.is_stranded = False
-        """Whether the path between the brokers broke."""
-        self.told_s: float | None = None
-        """Since when the new broker has said how the publisher's move went; the old one's word may be lost with it."""
+        self.asked_count = 0
+        """How often the new broker was asked."""
+        self.is_refused = False
+        """Whether it has refused what it was asked last: it knows nothing of this client."""
+        self.told: dict[str, None] = {}
+        """The filters that it was told."""
+        self.early: list[Publish] = []
+        self.confirmed: list[Confirmed] = []
+        """What the new broker sent and confirmed; it counts once the old stay has ended."""
+        self.answered_s: float | None = None
+        """Since when the new broker has said how it went."""
+        self.goes_on = False
+        """Whether it said that the stay goes on, so the old broker has ended its own."""
         self.old_away_s: float | None = None
         """Since when there is no connection to the old broker."""
-        self.is_forgotten = False
-        """Whether the new broker has forgotten, or was started again, after it was asked."""
-        self.asks_again = False
-        """Whether the move has happened and its answer is lost: the new broker is to be asked, or was, what became of
-        the old stream."""
+        self.old_forgot = False
+        """Whether the old broker has lost its memory since the new one was asked."""
+        self.reason = ""
+        """Why it is to be undone."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the old broker serves the client still."""
+        return self.phase != "settling"
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether publications wait for it."""
+        return self.phase != "reaching"
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the new broker may have begun to hand the client over."""
+        return self.phase in ("asked", "staying")
 
     def waited_s(self, now_s: float) -> float:
         """How long publications have waited, if there are any to be expected."""
-        return now_s - self.holds_back_s if self.publishes else 0.0
+        return now_s - self.held_back_s if self.publishes else 0.0
 
     def ask(
         self,
-        old_broker: str,
-        old_session: str,
-        subscriptions: Sequence[MovedSubscription],
-        advertisements: Sequence[MovedAdvertisement],
+        subscriptions: Sequence[KnownSubscription],
+        advertisements: Sequence[KnownAdvertisement],
         now_s: float,
     ) -> None:
-        """Ask the new broker to take the client in, with what moves."""
-        self.has_asked = True
-        self.old_broker = old_broker
-        self.may_publish = not self.publishes
-        self.asked_ids = {each.new_id: None for each in subscriptions}
+        """Ask the new broker to take the client in, with all its filters; perhaps again."""
+        self.asked_count += 1
+        self.is_refused = False
+        self.told = dict.fromkeys([each.id for each in subscriptions] + [each.id for each in advertisements])
+        self.confirmed.clear()
         request = MoveIn(
-            move=self.id,
-            old_broker=old_broker,
+            stay=self.stay,
+            old_broker=self.old_broker,
             subscriptions=tuple(subscriptions),
             advertisements=tuple(advertisements),
             publishes=self.publishes,
-            old_session=old_session if self.publishes or old_session != FIRST_LIFE else "",
             cause=self.cause,
         )
         self.link.enqueue(request, now_s)
 
-    def begin_to_ask_again(self) -> None:
-        """The answer is lost: ask once more, under another id, for the path may know the one before."""
-        self.id += "+"
-        self.asks_again, self.has_asked = True, False
-        self.is_stranded = False
-
-    def ask_again(self, link: Link, now_s: float) -> None:
-        """Ask the new broker when all that was published at the old one has passed."""
-        self.has_asked = True
-        request = MoveIn(
-            move=self.id,
-            old_broker=self.old_broker,
-            subscriptions=(),
-            publishes=True,
-            has_moved=True,
-            cause=self.cause,
-        )
-        link.enqueue(request, now_s)
+    def is_about(self, about: str) -> bool:
+        """Whether a refusal is about this stay."""
+        return about == f"stay {self.stay}"
 
     def too_long_s(self, config: ClientConfig) -> float | None:
-        """When the move has taken too long; None if the old broker has been asked what became of it."""
-        if self.asked_to_stay:
+        """When the move has taken too long; None if somebody else decides."""
+        if self.phase in ("staying", "settling"):
             return None
         if self.holds_back and self.publishes:
-            return min(self.began_s + config.move_within_s, self.holds_back_s + config.hold_back_within_s)
+            return min(self.began_s + config.move_within_s, self.held_back_s + config.hold_back_within_s)
         return self.began_s + (config.move_within_s if self.broker_session else config.reach_within_s)
 
     def without_old_s(self, config: ClientConfig) -> float | None:
         """When the client goes on without the old broker's word; None if that answers, or is all that can be known."""
-        if self.told_s is None or self.old_away_s is None:
+        if self.answered_s is None or self.old_away_s is None or not self.is_under_way:
             return None
-        return max(self.told_s, self.old_away_s) + config.lease_s
+        return max(self.answered_s, self.old_away_s) + config.lease_s

@@ -8,8 +8,10 @@ is not above it has been delivered before. Where a broker's greeting promises no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import zip_longest
+
+import msgspec
 
 from trimtab.client.config import ClientConfig
 from trimtab.client.delivered_numbers import DeliveredNumbers
@@ -18,7 +20,6 @@ from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
 from trimtab.client.requirements import Requirements
-from trimtab.client.wire_names import WireNames
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.channels import STREAM_MARK
@@ -43,26 +44,27 @@ from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     FROM_NOW_ON,
     VERSION,
+    VERSION_MIN,
     Accepted,
     Advertise,
     AnyMessage,
     ChannelConfirmed,
     Confirmed,
     End,
+    KnownAdvertisement,
+    KnownSubscription,
     Limited,
     Measure,
     Measured,
-    MovedAdvertisement,
-    MovedSubscription,
     Publish,
     Redirect,
     Refused,
     Resume,
-    Returned,
     Stay,
     Stayed,
     Stranded,
     Subscribe,
+    Swept,
     Unadvertise,
     Unsubscribe,
     WireValue,
@@ -87,13 +89,25 @@ class ClientSession:
         self.link = config.new_link()
         self.broker = ""
         self._broker_session = ""
+        self.stay = 1
+        """The number of the stay at the present broker."""
+        self._stays_count = 1
+        """The highest number that a stay has had."""
+        self._burned = 0
+        """Stays elsewhere up to this one, above the present one, did not happen."""
         self._next_id = 1
         self._next_sequence = 1
+        self._advertised_count = 0
+        """How often anything was advertised: the number of the last telling."""
         self._advertisements: dict[str, Filter] = {}
-        self._in_force: dict[str, None] = {}
-        self._announced = Announcements()
-        """The advertisements in force; what they announce may be sent."""
         self._subscriptions: dict[str, Filter] = {}
+        self._told: dict[str, None] = {}
+        """The filters that the present broker was told, and the end of which it was not."""
+        self._in_force: dict[str, None] = {}
+        self._confirmed: dict[str, None] = {}
+        """The advertisements that the present broker has confirmed."""
+        self._announced = Announcements()
+        """These, except while a move holds publications back; what they announce may be sent."""
         self._own_filters = OwnFilters()
         self._requirements = Requirements()
         self._held: deque[Publish | Unadvertise] = deque()
@@ -108,21 +122,15 @@ class ClientSession:
         self._delivered = DeliveredNumbers({}) if config.order == "any" else None
         """All numbers that were delivered, from when no order is promised; there is no way back from that."""
         self.paused = False
-        self._names = WireNames()
         self._move: Move | None = None
-        self._settling: Move | None = None
-        """A move that has happened, of which the new broker has not said yet that publications may go on."""
         self._channels = OwnChannels()
-        self._ended_in_move: list[str] = []
-        self._said_in_move: list[AnyMessage] = []
-        """What the application asks for during a move; it is said to the broker that serves the client afterwards."""
         if config.earlier is not None:
             self._broker_session = config.earlier.broker_session
             for filter in config.earlier.filters:
                 id = self._new_id("s")
                 self._subscriptions[id] = filter
                 self._own_filters.add(id, filter)
-                self._in_force[id] = None
+                self._in_force[id] = self._told[id] = None
 
     # ---- the application's side ----
 
@@ -130,7 +138,7 @@ class ClientSession:
         """Announce what will be published; publications wait until this is in force."""
         id = self._new_id("a")
         self._advertisements[id] = filter
-        self._say(Advertise(id=id, filter=filter), now_s)
+        self._tell(now_s)
         return id
 
     def unadvertise(self, id: str, now_s: float) -> None:
@@ -146,11 +154,8 @@ class ClientSession:
         self._requirements.add(id, within_s)
         self._subscriptions[id] = filter
         self._own_filters.add(id, filter)
-        self._say(self._request(id, id), now_s)
+        self._tell(now_s)
         return id
-
-    def _request(self, id: str, wire_id: str) -> Subscribe:
-        return Subscribe(id=wire_id, filter=self._subscriptions[id], within_s=self._requirements.of(id))
 
     @property
     def late_counts(self) -> dict[str, int]:
@@ -163,7 +168,7 @@ class ClientSession:
         """Ask for the results of a channel, from now on or after a position; `InForce` tells when none is missed."""
         id = self._new_id("c")
         self._channels.add(id, channel, arguments, after)
-        if self._move is None:
+        if not self._is_leaving:
             self.link.enqueue(self._channels.request(id), now_s)
         return id
 
@@ -174,7 +179,7 @@ class ClientSession:
     def _unsubscribe_channel(self, id: str, now_s: float) -> None:
         self._channels.drop(id)
         self._in_force.pop(id, None)
-        if self._move is None:
+        if not self._is_leaving:
             self.link.enqueue(self._channels.end(id), now_s)
 
     def _enqueue_all(self, messages: Sequence[AnyMessage], now_s: float) -> None:
@@ -188,10 +193,7 @@ class ClientSession:
             return
         self._require(id, self._subscriptions)
         self._drop_subscription(id)
-        if self._move is not None and id in self._move.wire_ids:
-            self._ended_in_move.append(id)  # told when the move is done
-        else:
-            self._say(Unsubscribe(id=self._names.forget(id)), now_s)
+        self._tell(now_s)
 
     def publish(self, values: Mapping[str, Value], now_s: float, sequence: int | None = None) -> int:
         """Hand over a publication; returns its sequence number, or raises `WindowFull`.
@@ -214,6 +216,7 @@ class ClientSession:
             values=publication.values_by_name,
             origin_s=now_s,
             session=self.config.session,
+            stay=self.stay,
         )
         self._next_sequence = message.sequence + 1
         if goes_at_once:
@@ -224,6 +227,8 @@ class ClientSession:
         return message.sequence
 
     def _send_publication(self, message: Publish, now_s: float) -> None:
+        if message.stay != self.stay:
+            message = msgspec.structs.replace(message, stay=self.stay)
         self._unaccepted.append(message)
         self._has_published = True
         self.link.enqueue(message, now_s)
@@ -242,10 +247,6 @@ class ClientSession:
     def waiting_count(self) -> int:
         """Publications that the broker has not accepted yet."""
         return len(self._unaccepted) + len(self._held)
-
-    def wire_id(self, id: str) -> str:
-        """What brokers call a subscription: each move gives it a new name."""
-        return self._names.of(id)
 
     def pause(self) -> None:
         """Hold publications back until `resume`."""
@@ -266,7 +267,7 @@ class ClientSession:
             case Connected(peer=peer, hello=hello):
                 if hello.order == "any" and self._delivered is None:
                     self._delivered = DeliveredNumbers(self._last_delivered)
-                if self._move is not None and peer == self._move.broker:
+                if self._is_leaving and self._move is not None and peer == self._move.broker:
                     self._connected_to_new(self._move, hello, now_s)
                 else:
                     return self._connected(peer, hello, now_s)
@@ -281,17 +282,29 @@ class ClientSession:
             case MoveTo():
                 return self._begin_move(event, self.link, now_s)
             case RoundTripsMeasured(question=question, round_trips_s=round_trips_s):
-                self._say(Measured(round_trips_s=round_trips_s, cause=question), now_s)
+                self.link.enqueue(Measured(round_trips_s=round_trips_s, cause=question), now_s)
             case _:
                 pass  # for brokers
         return []
 
     def greeting(self, broker: str = "") -> Hello:
         """The greeting for a connection to a broker, the present one unless another is named."""
-        if self._move is not None and broker == self._move.broker:
-            move = self._move
-            return Hello(VERSION, "client", self.name, self.config.session, move.link.expects, move.broker_session)
-        return Hello(VERSION, "client", self.name, self.config.session, self.link.expects, self._broker_session)
+        link, session, stay = self.link, self._broker_session, self.stay
+        if self._move is not None and self._is_leaving and broker == self._move.broker:
+            link, session, stay = self._move.link, self._move.broker_session, self._move.stay
+        elif self.broker and broker not in ("", self.broker):
+            stay = self._stays_count + 1  # it goes on elsewhere, if that answers
+        return Hello(
+            VERSION,
+            "client",
+            self.name,
+            self.config.session,
+            link.expects,
+            session,
+            version_min=VERSION_MIN,
+            stay=stay,
+            burned=self._burned,
+        )
 
     def consumed(self, waiting_count: int = 0) -> bool:
         """The application has dealt with all deliveries except for so many; whether a broker should be told soon.
@@ -300,7 +313,7 @@ class ClientSession:
         comes from a new broker during a move counts as dealt with when it arrives: the move does not wait for room.
         """
         tell = self.link.did_all_but(waiting_count)
-        return (self._move is not None and self._move.link.did_all_but(0)) or tell
+        return (self._is_leaving and self._move is not None and self._move.link.did_all_but(0)) or tell
 
     @property
     def subscription_ids(self) -> tuple[str, ...]:
@@ -334,49 +347,48 @@ class ClientSession:
     def wake_at_s(self) -> float | None:
         """When the session wants its next `Wake`."""
         times = [self.link.wake_at_s()]
-        if self._move is not None:
-            times.append(self._move.link.wake_at_s())
-            times += (self._move.too_long_s(self.config), self._move.without_old_s(self.config))
+        move = self._move
+        if move is not None and move.is_under_way:
+            times += (move.link.wake_at_s(), move.too_long_s(self.config), move.without_old_s(self.config))
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, now_s: float) -> list[Effect]:
         self.link.wake(now_s)
         move = self._move
-        if move is None:
+        if move is None or not move.is_under_way:
             return []
         move.link.wake(now_s)
         too_long_s, without_old_s = move.too_long_s(self.config), move.without_old_s(self.config)
         if without_old_s is not None and now_s >= without_old_s:
-            return self._end_move(move, now_s)
+            return self._end_stay(move, now_s)
         if too_long_s is not None and now_s >= too_long_s:
-            if not move.has_asked:
+            if not move.was_asked:
                 problem = "took too long to begin" if move.broker_session else "cannot be reached"
-                return self._undo_move(move, f"{move.broker} {problem}", now_s)
-            self._ask_to_stay(move, now_s)
+                return self._undo(move, f"{move.broker} {problem}", now_s)
+            self._ask_to_stay(move, f"the move to {move.broker} took too long", now_s)
         return []
-
-    def _ask_to_stay(self, move: Move, now_s: float) -> None:
-        """Ask the old broker to undo the move; it knows whether that is too late."""
-        if not move.asked_to_stay:
-            move.asked_to_stay = True
-            self.link.enqueue(Stay(move=move.id, cause=move.cause), now_s)
 
     def _link_to(self, broker: str) -> Link | None:
         if broker == self.broker:
             return self.link
         return self._move.link if self._move is not None and broker == self._move.broker else None
 
-    # ---- moving ----
+    # ---- moving: the rows of the table in moving.py ----
 
     @property
     def is_moving(self) -> bool:
         """Whether the client is on its way to another broker."""
-        return self._move is not None or self._settling is not None
+        return self._move is not None
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether the present broker is not to be told of new filters: another will be."""
+        return self._move is not None and self._move.is_under_way
 
     @property
     def _holds_back(self) -> bool:
         """Whether publications wait for a move."""
-        return self._settling is not None or (self._move is not None and self._move.holds_back)
+        return self._move is not None and self._move.holds_back
 
     def _begin_move(self, target: MoveTo, asked_over: Link, now_s: float) -> list[Effect]:
         """Set out for another broker, or tell the one that asked why not: it may be the one that we are moving to."""
@@ -389,120 +401,136 @@ class ClientSession:
             if target.cause:
                 asked_over.enqueue(Refused(about=target.cause, reason=reason, cause=target.cause), now_s)
             return [NotMoved(target.broker, reason)]
-        wire_ids = self._names.plan(self._subscriptions)
-        move_id = f"{self.name}/m{self._names.moves_count}"
-        self._move = Move(move_id, target, Link(self.config.link), wire_ids, now_s)
-        self._move.advertisements = dict.fromkeys(self._advertisements)
+        self._move = Move(self._next_stay(), self.name, target, Link(self.config.link), now_s)
         self._move.old_away_s = None if self.link.connected else now_s
         return [Open(target.broker, target.address, target.cause)]
 
+    def _next_stay(self) -> int:
+        self._stays_count += 1
+        return self._stays_count
+
     def _connected_to_new(self, move: Move, hello: Hello, now_s: float) -> None:
+        """The broker that we are moving to greets, for the first time or again."""
         is_remembered = move.broker_session == hello.session and hello.resumes == self.config.session
         if is_remembered and move.link.fits(hello.expects):
             move.link.connect(hello.expects, now_s)
             return
-        if move.has_asked:
-            move.is_forgotten = True
-            move.confirmed.clear()
-            self._ask_to_stay(move, now_s)
         move.link = Link(self.config.link)
         move.link.connect(1, now_s)
         move.broker_session = hello.session
-        self._ask_to_move_in(move, now_s)
+        if move.was_asked:
+            self._ask(move, now_s)
+            move.link.enqueue(Swept(), now_s)
+        else:
+            self._ask_when_ready(move, now_s)
 
-    def _ask_to_move_in(self, move: Move, now_s: float) -> None:
+    def _ask_when_ready(self, move: Move, now_s: float) -> None:
         """Ask the new broker to take the client in, once nothing is left to be done at the old one."""
-        advertised = [id for id in move.advertisements if id in self._advertisements]
-        if move.has_asked or not move.broker_session or any(id not in self._in_force for id in advertised):
-            return
-        if not move.holds_back:
-            move.holds_back, move.holds_back_s = True, now_s
-            move.publishes = self._has_published or bool(advertised)
-            self._announced = Announcements()  # publications wait until the move has ended
-        if self._unaccepted:
-            return
-        move.ask(
-            self.broker,
-            self._broker_session,
-            [
-                MovedSubscription(self.wire_id(id), wire_id, self._subscriptions[id], self._requirements.of(id))
-                for id, wire_id in move.wire_ids.items()
-                if id in self._subscriptions
-            ],
-            [MovedAdvertisement(self.wire_id(id), self._advertisements[id]) for id in advertised],
-            now_s,
-        )
+        if move.phase == "reaching" and move.broker_session:
+            advertised = [id for id in self._advertisements if id in self._told]
+            if all(id in self._confirmed for id in advertised):
+                move.phase, move.held_back_s = "holding", now_s
+                move.publishes = self._has_published or bool(advertised)
+                self._announced = Announcements()
+        if move.phase == "holding" and not self._unaccepted:
+            move.phase, move.old_broker = "asked", self.broker
+            self._ask(move, now_s)
 
-    def _end_move(self, move: Move, now_s: float) -> list[Effect]:
+    def _ask(self, move: Move, now_s: float) -> None:
+        wanted = [
+            KnownSubscription(id, filter, self._requirements.of(id)) for id, filter in self._subscriptions.items()
+        ]
+        move.ask(wanted, [KnownAdvertisement(id, filter) for id, filter in self._advertisements.items()], now_s)
+
+    def _ask_to_stay(self, move: Move, reason: str, now_s: float) -> None:
+        """Ask the old broker to burn the stay; it knows whether that is too late."""
+        if move.phase == "asked":
+            move.phase, move.reason = "staying", reason
+            self.link.enqueue(Stay(stay=move.stay, cause=move.cause), now_s)
+
+    def _end_stay(self, move: Move, now_s: float) -> list[Effect]:
         """The old broker has sent all that it alone had; go on with the new one."""
         old_broker = self.broker
-        self._move, self._settling = None, move
-        self.link, self.broker, self._broker_session = move.link, move.broker, move.broker_session
-        self._names.take_over(move.wire_ids, self._subscriptions)
+        move.phase = "settling"
+        self.link, self.broker, self._broker_session, self.stay = move.link, move.broker, move.broker_session, move.stay
+        self._told = move.told
+        self._confirmed = {each.id: None for each in move.confirmed if each.id in self._advertisements}
         effects: list[Effect] = [Shut(old_broker)]
-        if move.is_forgotten:
-            effects += self._begin_again(now_s)
-        else:
-            for id in self._ended_in_move:
-                self._names.forget(id)
-                if move.wire_ids[id] in move.asked_ids:
-                    self._say(Unsubscribe(id=move.wire_ids[id]), now_s)
-            self._say_what_waited(now_s)
-            self._enqueue_all(self._channels.request_all(), now_s)
-            if move.may_publish:
-                effects += self._told_how_it_went(move, now_s)
         for confirmed in move.confirmed:
             effects.extend(self._message(confirmed, now_s))
+        self._tell(now_s)
+        self._enqueue_all(self._channels.request_all(), now_s)
         for message in move.early:
             deliver = self._deliver(message, now_s)
             if deliver is not None:
                 effects.append(deliver)
+        if move.is_refused:
+            effects += self._settle_without_way(move, now_s)
+        elif move.answered_s is not None or not move.publishes:
+            effects += self._settle(move, now_s)
         return effects
-
-    def _advertise_anew(self, move: Move, now_s: float) -> None:
-        """The path broke that led here: what moved along it is not known to come from here."""
-        self._names.rename(move.advertisements)
-        for id in move.advertisements:
-            if id in self._advertisements:
-                self._in_force.pop(id, None)
-                self._say(Advertise(id=self._names.of(id), filter=self._advertisements[id]), now_s)
-        move.begin_to_ask_again()
-
-    def _ask_again(self, move: Move, now_s: float) -> None:
-        """Ask what became of the old stream, once ways lead to all who want what is advertised, and so to it."""
-        if move.asks_again and not move.has_asked and all(id in self._in_force for id in self._advertisements):
-            move.ask_again(self.link, now_s)
 
     def _settle(self, move: Move, now_s: float) -> list[Effect]:
         """The move is over: go on publishing."""
-        self._settling, self._has_published = None, False
-        self._announce_in_force()
+        self._move, self._has_published = None, False
+        self._announce()
         self._release(now_s)
         return [Moved(self.broker, move.waited_s(now_s))]
 
-    def _announce_in_force(self) -> None:
-        for id in self._advertisements:
-            if id in self._in_force:
-                self._announced.add(id, self._advertisements[id])
+    def _settle_without_way(self, move: Move, now_s: float) -> list[Effect]:
+        """The new broker, asked again, has taken nothing: tell it what there is, and wait for nobody."""
+        self._told.clear()
+        self._tell_present(now_s)
+        return self._settle(move, now_s)
 
-    def _undo_move(self, move: Move, reason: str, now_s: float) -> list[Effect]:
+    def _undo(self, move: Move, reason: str, now_s: float) -> list[Effect]:
         """The client never left its broker; one that asked for the move is told."""
         self._move = None
-        self._announce_in_force()
-        for id in self._ended_in_move:
-            self._say(Unsubscribe(id=self._names.forget(id)), now_s)
+        if move.was_asked:
+            self._burned = move.stay
+        self._announce()
         if move.asked_by_broker:
-            self._say(Refused(about=move.cause, reason=reason, cause=move.cause), now_s)
-        self._say_what_waited(now_s)
+            self.link.enqueue(Refused(about=move.cause, reason=reason, cause=move.cause), now_s)
+        self._tell(now_s)
         self._enqueue_all(self._channels.catch_up(), now_s)
         self._release(now_s)
         return [NotMoved(move.broker, reason), Shut(move.broker)]
 
-    def _say_what_waited(self, now_s: float) -> None:
-        self._ended_in_move.clear()
-        for message in self._said_in_move:
-            self.link.enqueue(message, now_s)
-        self._said_in_move.clear()
+    def _announce(self) -> None:
+        """Publications may be sent that what the present broker has confirmed announces."""
+        for id in self._confirmed:
+            self._announced.add(id, self._advertisements[id])
+
+    def _about_the_move(self, move: Move, message: AnyMessage, now_s: float) -> list[Effect] | None:
+        """What a broker says of a move; None if it is about something else."""
+        match message:
+            case End(stay=stay) if stay == move.stay and move.was_asked:
+                return self._end_stay(move, now_s)
+            case Stayed(stay=stay) if stay == move.stay and move.phase == "staying":
+                return self._end_stay(move, now_s) if move.goes_on else self._undo(move, move.reason, now_s)
+            case Resume(stay=stay) | Stranded(stay=stay) if stay == move.stay:
+                return self._answered(move, now_s, goes_on=isinstance(message, Resume))
+            case Refused(about=about, reason=reason) if move.is_about(about):
+                if move.phase == "asked" and move.asked_count == 1:
+                    return self._undo(move, reason, now_s)
+                move.is_refused = True
+                self._ask_to_stay(move, reason, now_s)
+                return self._settle_without_way(move, now_s) if move.phase == "settling" else []
+            case End() | Stayed() | Resume() | Stranded():
+                return []  # of an earlier move
+            case _:
+                return None
+
+    def _answered(self, move: Move, now_s: float, *, goes_on: bool) -> list[Effect]:
+        """The new broker says that the old stream has passed, or that no way leads to the old broker."""
+        move.answered_s, move.goes_on = now_s, goes_on
+        if move.phase == "settling":
+            return self._settle(move, now_s)
+        if not goes_on or move.old_forgot:
+            self._ask_to_stay(move, f"no way leads from {move.broker} to {move.old_broker}", now_s)
+        return []
+
+    # ---- the present broker ----
 
     def _connected(self, broker: str, hello: Hello, now_s: float) -> list[Effect]:
         is_first = not self._broker_session
@@ -520,46 +548,68 @@ class ClientSession:
             return [Close(broker, f"{broker} has forgotten the client, and with it what it kept for it")]
         self.link = Link(self.config.link)
         self.link.connect(1, now_s)
-        if is_elsewhere:  # where brokers know the old names as coming from the broker that is away
-            self._names.moves_count += 1
-            self._names.rename(self._advertisements)
-            self._names.rename(self._subscriptions)
-        return self._begin_again(now_s)
+        return self._begin_again(now_s, is_elsewhere=is_elsewhere)
 
-    def _begin_again(self, now_s: float) -> list[Effect]:
-        """The broker does not remember this client: tell it everything.
-
-        A move from it is over. So is one to it, but what was published before may be on its way here, and goes first.
-        """
-        move, settled = self._move, self._settling
-        if move is not None or settled is not None:
-            self._names.rename(self._advertisements)
-        self._move = None
-        self._ended_in_move.clear()
-        self._said_in_move.clear()
+    def _begin_again(self, now_s: float, *, is_elsewhere: bool) -> list[Effect]:
+        """The broker does not remember this client, or not in this incarnation: tell it everything."""
+        effects: list[Effect] = []
+        move = self._move
+        if is_elsewhere:
+            self.stay = self._next_stay()
+            self._move = None
+            if move is not None:
+                effects = [NotMoved(move.broker, "the broker before it is gone"), Shut(move.broker)]
+                if not move.is_under_way:
+                    effects = [Moved(self.broker, move.waited_s(now_s))]
+        said_again_until = self._unaccepted[-1].sequence if self._unaccepted else 0
         revived, unaccepted = self._ended.begin_again(self._unaccepted)
-        for id, filter, wire_id in revived:
-            self._advertisements[id] = filter
-            self._names.revive(id, wire_id)
-        for id, filter in self._advertisements.items():
-            self.link.enqueue(Advertise(id=self._names.of(id), filter=filter), now_s)
-        for id in self._subscriptions:
-            self.link.enqueue(self._request(id, self.wire_id(id)), now_s)
-        self._enqueue_all(self._channels.request_all(), now_s)
-        self.link.enqueue(Returned(), now_s)
-        self._in_force.clear()
-        self._announced = Announcements()
+        self._advertisements.update(revived)
         self._held = deque([*unaccepted, *self._held])
         self._unaccepted.clear()
-        if move is not None:
-            return self._undo_move(move, f"{self.broker} was started again", now_s)
-        if settled is None:
-            return []
-        if not settled.publishes:
-            return self._settle(settled, now_s)
-        settled.begin_to_ask_again()
-        self._ask_again(settled, now_s)
-        return []
+        self._told.clear()
+        self._confirmed.clear()
+        self._in_force.clear()
+        self._announced = Announcements()
+        move = self._move
+        if move is not None and move.phase == "holding":
+            move.phase = "reaching"  # what was not accepted is said again here before anything moves
+        if move is not None and not move.is_under_way:
+            move.link = self.link
+            self._ask(move, now_s)
+            self._told = move.told
+        self._tell_present(now_s, move.told if move is not None and move.was_asked else None)
+        self._enqueue_all(self._channels.request_all(), now_s)
+        self.link.enqueue(Swept(sequence=said_again_until), now_s)
+        if move is not None and move.was_asked:
+            move.old_away_s, move.old_forgot = None, True
+            if move.phase == "staying":
+                self.link.enqueue(Stay(stay=move.stay, cause=move.cause), now_s)
+            elif move.answered_s is not None:
+                self._ask_to_stay(move, f"{self.broker} was started again", now_s)
+        return effects
+
+    def _tell(self, now_s: float) -> None:
+        """Tell the present broker which filters there are, unless another is about to be the present one."""
+        if not self._is_leaving:
+            self._tell_present(now_s)
+
+    def _tell_present(self, now_s: float, known: Container[str] | None = None) -> None:
+        """Say what has changed since the present broker was told; ends of advertisements keep their place elsewhere.
+
+        An old broker is not told of what the new one does not know: it would be in force until the old stay ends.
+        """
+        for id in [id for id in self._told if id not in self._subscriptions and id not in self._advertisements]:
+            del self._told[id]
+            self.link.enqueue(Unsubscribe(id=id), now_s)
+        for id, filter in self._advertisements.items():
+            if id not in self._told and (known is None or id in known):
+                self._told[id] = None
+                self._advertised_count += 1
+                self.link.enqueue(Advertise(id=id, filter=filter, number=self._advertised_count), now_s)
+        for id, filter in self._subscriptions.items():
+            if id not in self._told and (known is None or id in known):
+                self._told[id] = None
+                self.link.enqueue(Subscribe(id=id, filter=filter, within_s=self._requirements.of(id)), now_s)
 
     def receive(self, broker: str, frame: Payload | Ack, now_s: float) -> list[Effect]:
         """A frame arrived from a broker: the same as the event `Received`, for worlds with very many of them."""
@@ -577,35 +627,30 @@ class ClientSession:
         link.data_arrived(sum([not is_control(message) for message in messages]))
         for message in messages:
             move = self._move
-            if move is None and type(message) is Publish:
-                deliver = self._deliver(message, now_s)
-                if deliver is not None:
-                    effects.append(deliver)
-            elif move is not None and link is move.link and isinstance(message, Publish):
+            if move is None:
+                if type(message) is Publish:
+                    deliver = self._deliver(message, now_s)
+                    if deliver is not None:
+                        effects.append(deliver)
+                    continue
+            elif link is not self.link and isinstance(message, Publish):
                 move.early.append(message)
-            elif move is not None and link is move.link and isinstance(message, Confirmed):
+                continue
+            elif link is not self.link and isinstance(message, Confirmed):
                 move.confirmed.append(message)
-            elif move is not None and isinstance(message, End) and message.move == move.id:
-                effects.extend(self._end_move(move, now_s))
-                break  # the old broker has no more to say
-            elif move is not None and isinstance(message, Refused) and message.about == move.id:
-                effects.extend(self._undo_move(move, message.reason, now_s))
-                break
-            elif self._settling is not None and isinstance(message, Refused) and message.about == self._settling.id:
-                effects.extend(self._settle(self._settling, now_s))  # no way leads to what there was before
-            elif isinstance(message, Resume | Stranded):
-                effects.extend(self._publishing_may_go_on(message, now_s))
-            elif move is not None and isinstance(message, Stayed) and message.move == move.id:
-                effects.extend(self._undo_move(move, f"the move to {move.broker} took too long", now_s))
-            elif isinstance(message, Redirect):
+                continue
+            elif (about := self._about_the_move(move, message, now_s)) is not None:
+                effects.extend(about)
+                if link is not self.link and (self._move is None or link is not self._move.link):
+                    break  # the old broker, or the one that we do not move to, has no more to say
+                continue
+            if isinstance(message, Redirect):
                 target = MoveTo(message.broker, message.address, message.cause or self.name)
                 effects.extend(self._begin_move(target, link, now_s))
             else:
                 effects.extend(self._message(message, now_s))
         if self._move is not None:
-            self._ask_to_move_in(self._move, now_s)
-        elif self._settling is not None:
-            self._ask_again(self._settling, now_s)
+            self._ask_when_ready(self._move, now_s)
         return effects
 
     def receive_run(self, broker: str, arrivals: Sequence[tuple[float, Payload]]) -> list[tuple[float, Deliver]] | None:
@@ -623,27 +668,6 @@ class ClientSession:
                 delivered.append((at_s, publication))
         return delivered
 
-    def _publishing_may_go_on(self, message: Resume | Stranded, now_s: float) -> list[Effect]:
-        """What the new broker says of a publisher's move: the old stream has passed, or no way leads from it."""
-        move = self._move or self._settling
-        if move is None or move.id != message.move:
-            return []
-        move.told_s, move.may_publish = now_s, True
-        move.is_stranded = isinstance(message, Stranded)
-        if move is self._settling:
-            return self._told_how_it_went(move, now_s)
-        if move.is_stranded:
-            self._ask_to_stay(move, now_s)
-        return []
-
-    def _told_how_it_went(self, move: Move, now_s: float) -> list[Effect]:
-        """The move has happened, and the new broker has said whether the old stream has passed."""
-        if not move.is_stranded or move.asks_again:
-            return self._settle(move, now_s)
-        self._advertise_anew(move, now_s)
-        self._ask_again(move, now_s)
-        return []
-
     def _message(self, message: AnyMessage, now_s: float) -> list[Effect]:
         match message:
             case Publish():
@@ -654,14 +678,17 @@ class ClientSession:
                     self._unaccepted.popleft()
                 self._ended.accepted(sequence)
                 return [Taken(sequence)]
-            case Confirmed(id=wire_id):
-                id = self._names.id_of(wire_id)
-                if (id not in self._advertisements and id not in self._subscriptions) or id in self._in_force:
-                    return []  # ended meanwhile, or in force since before a move
-                self._in_force[id] = None
-                if id in self._advertisements and not self._holds_back:
-                    self._announced.add(id, self._advertisements[id])
+            case Confirmed(id=id):
+                if id in self._advertisements:
+                    self._confirmed[id] = None
+                    if not self._holds_back:
+                        self._announced.add(id, self._advertisements[id])
+                elif id not in self._subscriptions:
+                    return []  # ended meanwhile
                 self._release(now_s)
+                if id in self._in_force:
+                    return []  # since before a move
+                self._in_force[id] = None
                 return [InForce(id)]
             case ChannelConfirmed(id=id, position=position):
                 if not self._channels.confirmed(id, position) or id in self._in_force:
@@ -670,10 +697,15 @@ class ClientSession:
                 return [InForce(id, self._channels.position_of(id))]
             case Measure(brokers=brokers, addresses=addresses, cause=cause):
                 return [MeasureRoundTrips(cause, dict(zip_longest(brokers, addresses[: len(brokers)], fillvalue="")))]
+            case Refused(about=about) if about == f"stay {self.stay}":
+                self._told.clear()
+                self._tell(now_s)  # asked again, it took nothing; the move was over by then
+                return []
             case Refused(about=about, reason=reason):
                 self._channels.refused(about)
-                about = self._names.id_of(about)
                 self._advertisements.pop(about, None)
+                self._told.pop(about, None)
+                self._confirmed.pop(about, None)
                 self._announced.discard(about)
                 if about in self._subscriptions:
                     self._drop_subscription(about)
@@ -720,27 +752,29 @@ class ClientSession:
         while self._held and not self.paused and not self._holds_back:
             message = self._held[0]
             if isinstance(message, Unadvertise):
-                self._ending.pop(message.id, None)
-                self._in_force.pop(message.id, None)
-                self._announced.discard(message.id)
-                filter = self._advertisements.pop(message.id, None)
-                if filter is not None:
-                    self._ended.add(message.id, filter, self._unaccepted)
-                    end = Unadvertise(id=self._names.forget(message.id))
-                    if self._move is not None and message.id in self._move.advertisements:
-                        self.link.enqueue(end, now_s)
-                    else:
-                        self._say(end, now_s)  # during a move behind its beginning, which has not been said
+                self._end_advertisement(message.id, now_s)
             else:
                 if not self._announced.announce(message.values):
                     return
                 self._send_publication(message, now_s)
             self._held.popleft()
 
+    def _end_advertisement(self, id: str, now_s: float) -> None:
+        """An advertisement ends, behind all that was published before."""
+        self._ending.pop(id, None)
+        self._in_force.pop(id, None)
+        self._confirmed.pop(id, None)
+        self._announced.discard(id)
+        filter = self._advertisements.pop(id, None)
+        if filter is not None:
+            self._ended.add(id, filter, self._unaccepted)
+            if id in self._told:
+                del self._told[id]
+                self.link.enqueue(Unadvertise(id=id, number=self._advertised_count), now_s)
+
     def _drop_subscription(self, id: str) -> None:
         del self._subscriptions[id]
         self._in_force.pop(id, None)
-        self._names.expect_nothing_of(id)
         self._own_filters.remove(id)
         self._requirements.remove(id)
 
@@ -752,9 +786,3 @@ class ClientSession:
     def _require(self, id: str, known: Mapping[str, Filter]) -> None:
         if id not in known:
             raise KeyError(f"{id} is not an id of this client")
-
-    def _say(self, message: AnyMessage, now_s: float) -> None:
-        if self._move is None:
-            self.link.enqueue(message, now_s)
-        else:
-            self._said_in_move.append(message)

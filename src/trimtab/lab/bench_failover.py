@@ -71,7 +71,6 @@ class FailoverBench(msgspec.Struct, frozen=True):
             suspect_after_s=0.5,
             crash_after_s=0.5,
             hang_after_s=20.0,
-            clients_return_within_s=3.0,
         )
 
 
@@ -355,9 +354,8 @@ def _line(kill: KillFigures) -> str:
 def network_of(bench: FailoverBench, folder: str) -> Network:
     """The seven brokers, not started yet; what is durable goes to a folder."""
     standbys_count = bench.standbys_count if bench.provisioner == "standby" else 0
-    options = NetworkOptions(
-        acknowledges=bench.acknowledges, disk=folder if bench.acknowledges == "durable" else "", recovers_after_s=2.0
-    )
+    is_durable = bench.acknowledges == "durable"
+    options = NetworkOptions(acknowledges=bench.acknowledges, disk=folder if is_durable else "")
     return Network.of(BROKERS, TREE, options, replication=bench.settings(), standbys_count=standbys_count)
 
 

@@ -194,7 +194,7 @@ def scenario_of(present: Present, policy: str, duration_s: float, seed: int) -> 
             filters_per_client_max_count=options.filters_per_client_max_count,
             clients_max_count=options.clients_max_count,
             meter_window_s=options.meter_window_s,
-            uplink="control-first" if options.uplink == "turns" else options.uplink,
+            uplink=options.uplink,
         ),
         broker=[
             BrokerPart(

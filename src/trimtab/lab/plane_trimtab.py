@@ -31,12 +31,12 @@ from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
 from trimtab.protocol.messages import VERSION, Accepted, Advertise, AnyMessage, Confirmed, Publish, Refused, Subscribe
 
-_PAYLOAD_FIRST_BYTE: Final = 0x94
-"""The first byte of a payload frame: an array of four; other frames are maps."""
+_PAYLOAD_FIRST_BYTE: Final = 0x95
+"""The first byte of a payload frame: an array of five; other frames are maps."""
 
 _LENGTH: Final = struct.Struct(">I")
-_COUNT_AT: Final = 33
-"""Where the broker writes how many messages a payload holds, behind its length and three integers."""
+_COUNT_AT: Final = 42
+"""Where the broker writes how many messages a payload holds, behind its length and four integers."""
 
 
 class TrimtabSystem:

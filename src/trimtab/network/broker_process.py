@@ -73,8 +73,9 @@ from trimtab.protocol.frames import (
     Payload,
     StatusReply,
     StatusRequest,
+    version_problem,
 )
-from trimtab.protocol.messages import VERSION, Publish
+from trimtab.protocol.messages import Publish
 from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
 from trimtab.protocol.requests import Reply, SingleRequest
 from trimtab.protocol.snapshots import SnapshotRequest
@@ -98,7 +99,8 @@ DRAIN_WITHIN_S: Final = 5.0
 """What is under way may take so long to leave when the process is asked to end."""
 
 REPLACED_ALREADY: Final = "another process has replaced this broker already"
-"""What a second replica is told, which ends without a word then, lest neighbours think that the broker leaves."""
+"""What an incarnation is told that has lost its place; it ends without a word, lest neighbours think that the broker
+leaves."""
 
 _NEVER_S: Final = float("inf")
 
@@ -106,7 +108,7 @@ log = logging.getLogger("trimtab.broker")
 
 
 class SecondReplicaError(Exception):
-    """Two replicas were started for one broker; this one began later and is not needed."""
+    """Another process has the place of this one, which ends."""
 
 
 class BrokerServer:
@@ -123,7 +125,7 @@ class BrokerServer:
         recorder: Recorder | None = None,
         replica_options: list[str] | None = None,
     ) -> None:
-        """With an order the broker replaces an earlier life of itself.
+        """With an order the broker replaces an earlier incarnation of itself.
 
         With the network file a process can be started for a neighbour that fails, with options of its own.
         """
@@ -132,7 +134,15 @@ class BrokerServer:
         self._dialled = plan.dialled_by(name)
         self._started_s = now_s()
         self._policy = plan.options.policy
-        config = plan.config_of(name, new_session(self._started_s))
+        self._log: PublicationLog | None = None
+        self._recovered = Recovered(())
+        epoch = order.epoch if order is not None else 1
+        if plan.options.disk:
+            self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
+            self._recovered = Recovered(*self._log.open(epoch))
+            epoch = self._log.epoch
+        self._disk_problem = ""
+        config = msgspec.structs.replace(plan.config_of(name, new_session(self._started_s)), epoch=epoch)
         if order is not None:
             config = msgspec.structs.replace(
                 config,
@@ -159,7 +169,7 @@ class BrokerServer:
             self._connections,
             self._meters,
             self._capacity,
-            by_deadline=plan.options.uplink == "deadlines",
+            uplink=plan.options.uplink,
             schedule=self._schedule,
         )
         self._ungreeted: dict[Connection, None] = {}
@@ -169,17 +179,13 @@ class BrokerServer:
         self._is_draining = False
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
         self._stop = asyncio.Event()
-        self._is_second = False
+        self._is_replaced = False
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._replacing: Replacing | None = None
         if plan.replication is not None:
             options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
             provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
             self._replacing = Replacing(self.broker, plan.replication, provisioner)
-        self._log: PublicationLog | None = None
-        if plan.options.disk:
-            self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
-        self._disk_problem = ""
         self._requests = Requests(
             self.broker,
             self._links,
@@ -233,7 +239,8 @@ class BrokerServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         if self._log is not None:
-            self._carry_out(self.broker.handle(Recovered(self._log.open()), now_s()))
+            self._carry_out(self.broker.handle(self._recovered, now_s()))
+            self._recovered = Recovered(())
         address = self._listen
         server = await self._loop.create_server(
             lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
@@ -250,7 +257,7 @@ class BrokerServer:
         self._report_links()
         await self._stop.wait()
         server.close()
-        if self._is_second:
+        if self._is_replaced:
             raise SecondReplicaError(f"{self.broker.name} was replaced already by another process")
         await self._drain()
         if self._log is not None:
@@ -282,7 +289,7 @@ class BrokerServer:
         """A peer called or answered: whoever called greets first, and soon."""
         self._ungreeted[connection] = None
         if connection.dialled:
-            connection.send(self.broker.greeting(connection.dialled))
+            self._greet(connection, self.broker.greeting(connection.dialled))
         connection.greeting_timer = self._loop.call_later(
             GREETING_WITHIN_S, self._refuse, connection, f"no greeting within {GREETING_WITHIN_S:g} s"
         )
@@ -312,8 +319,7 @@ class BrokerServer:
                 if self.broker.config.assists:
                     self._stop.set()  # one that is not wanted somewhere is not wanted at all
                 if reason == REPLACED_ALREADY:
-                    self._is_second = True
-                    self._stop.set()
+                    self._was_replaced(connection)
             case Hello():
                 self._refuse(connection, "a second greeting")
             case _ if isinstance(frame, Reply):
@@ -355,42 +361,94 @@ class BrokerServer:
 
     def _greeted(self, connection: Connection, hello: Hello) -> None:
         name = hello.name
-        if hello.version != VERSION:
-            self._refuse(connection, f"protocol version {hello.version} is not spoken here, but {VERSION} is")
+        if problem := version_problem(hello):
+            self._refuse(connection, problem)
             return
         if connection.dialled and (name != connection.dialled or hello.role != "broker"):
             self._refuse(connection, f"broker {connection.dialled} was expected here, not {hello.role} {name[:100]!r}")
             return
+        if self._links.has_replaced_us(hello):
+            self._lose_place()
+            return
+        if self._links.is_not_later(hello):
+            self._refuse_epoch(connection, hello)
+            return
         if hello.role == "broker" and self._links.is_out_of_turn(connection, hello):
-            self._ungreeted.pop(connection, None)
-            connection.close()
+            self._dismiss(connection)
             return
-        if hello.role == "broker" and self._links.is_second_replica(hello):
-            self._refuse(connection, REPLACED_ALREADY)
+        known = self.broker.peers.get(name)
+        is_another = hello.role == "broker" and known is not None and known.session != hello.session
+        answer = self._let_in(connection, hello)
+        if answer is None:
             return
-        answer = self.broker.greeting(name)
-        effects = self.broker.handle(Connected(name, hello), now_s())
-        problem = next((effect.reason for effect in effects if isinstance(effect, Close) and effect.peer == name), None)
-        if problem is not None:
-            self._refuse(connection, problem)
-            return
-        self._carry_out(effects)
         former = self._connections.pop(name, None)
         if former is not None:
             former.peer = ""
-            former.close("another connection has taken this one's place")
+            former.close(REPLACED_ALREADY if is_another else "another connection has taken this one's place")
         self._ungreeted.pop(connection, None)
         self._await_greeting_no_more(connection)
         connection.peer = name
         self._connections[name] = connection
         if not connection.dialled:
-            connection.send(answer if hello.role == "broker" else self._with_elsewhere(answer))
+            self._greet(connection, answer if hello.role == "broker" else self._with_elsewhere(answer))
         if hello.role == "broker":
             connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self.broker.name, name)
-            self._links.went_up(name, hello)
+            self._links.went_up(name)
             self._report_links()
         self._schedule()
+
+    def _let_in(self, connection: Connection, hello: Hello) -> Hello | None:
+        """Hand a greeting to the broker; returns its own one in return, None if the connection is refused."""
+        name, broker, epoch = hello.name, self.broker, self.broker.epoch
+        answer = broker.greeting(name)
+        effects = broker.handle(Connected(name, hello), now_s())
+        if broker.epoch > epoch:
+            log.info("%s is the incarnation %d of its name, as %s knows", broker.name, broker.epoch, name)
+            if self._log is not None:
+                self._log.begin_epoch(broker.epoch)
+            if connection.dialled:
+                self._links.greets_again(connection)
+                self._dismiss(connection)
+                return None
+            answer = broker.greeting(name)
+            effects = broker.handle(Connected(name, hello), now_s())
+        problem = next((effect.reason for effect in effects if isinstance(effect, Close) and effect.peer == name), None)
+        if problem is not None:
+            self._refuse(connection, problem)
+            return None
+        self._carry_out(effects)
+        return answer
+
+    def _refuse_epoch(self, connection: Connection, hello: Hello) -> None:
+        """A neighbour's incarnation is not later than the one that is known: it must greet as a later one, or end."""
+        if connection.dialled or self._links.is_replaced(hello):
+            self._refuse(connection, REPLACED_ALREADY)
+            return
+        log.info("%s: %s is told that its incarnation has a higher number", self.broker.name, hello.name)
+        connection.send(self.broker.greeting(hello.name))
+        self._dismiss(connection)
+
+    def _dismiss(self, connection: Connection) -> None:
+        """Close a connection that has no meaning yet, without a word."""
+        self._ungreeted.pop(connection, None)
+        connection.close()
+
+    def _greet(self, connection: Connection, hello: Hello) -> None:
+        connection.epoch = hello.epoch
+        connection.send(hello)
+
+    def _was_replaced(self, connection: Connection) -> None:
+        """A neighbour says that another process has this one's place; if it has not heard the latest epoch, it will."""
+        if connection.dialled and connection.epoch < self.broker.epoch:
+            self._links.greets_again(connection)
+        else:
+            self._lose_place()
+
+    def _lose_place(self) -> None:
+        """Another process has this one's place."""
+        self._is_replaced = True
+        self._stop.set()
 
     def _with_elsewhere(self, answer: Hello) -> Hello:
         """A greeting for a client, which may need to know one day whom to ask where this broker is."""
@@ -594,7 +652,9 @@ class BrokerServer:
 def _without_publications(frame: Payload) -> Payload | Ack:
     """What a broker that stops takes in: publications stay with their sender, who keeps them for the next broker."""
     messages = list(takewhile(lambda message: type(message) is not Publish, frame.messages))
-    return Payload(frame.number, frame.ack, messages, frame.done) if messages else Ack(frame.ack, done=frame.done)
+    if not messages:
+        return Ack(frame.ack, done=frame.done, credit=frame.credit)
+    return Payload(frame.number, frame.ack, messages, frame.done, frame.credit)
 
 
 def serve(

@@ -58,6 +58,7 @@ def status_of(
         session=broker.config.session,
         replica=broker.config.replica,
         failures=failures,
+        epoch=broker.epoch,
     )
 
 

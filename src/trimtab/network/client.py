@@ -38,7 +38,7 @@ from trimtab.protocol.effects import (
     Taken,
 )
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, RoundTripsMeasured, Wake
-from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, PlaceRequest
+from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, PlaceRequest, version_problem
 from trimtab.protocol.kept_link import Place
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import FROM_NOW_ON
@@ -353,6 +353,8 @@ class Client:
         match frame:
             case Payload() | Ack() if connection.peer:
                 self._carry_out(self._session.receive(connection.peer, frame, now_s()))
+            case Hello() if not connection.peer and (problem := version_problem(frame)):
+                self._said_goodbye(connection, Goodbye(problem))
             case Hello() if not connection.peer:
                 connection.peer = frame.name
                 if connection.greeting_timer is not None:

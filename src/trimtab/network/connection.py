@@ -50,6 +50,8 @@ class Connection(asyncio.Protocol):
         self.dialled = dialled
         """The peer that was called, empty if the peer called."""
         self.peer: str = ""
+        self.epoch = 0
+        """The number of the incarnation as which a broker greeted over it."""
         self.address: str = "?"
         self.writable = False
         self.closing = False
@@ -108,6 +110,10 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether frames still count."""
         return not self.closing
+
+    def is_made(self) -> bool:
+        """Whether the connection stands: whoever called has greeted."""
+        return self._transport is not None and not self.closing
 
     def allow_frames_of_brokers(self) -> None:
         """Brokers pass on what clients sent, with a few bytes more."""

@@ -1,8 +1,8 @@
 """Which process a broker's session is: its host, its number and when it began, so that it can be ended for sure.
 
 A broker's session differs after each start and is known to its neighbours. Here it also says which process it is. Who
-replaces a broker on the same host can therefore make sure that the process before is over, whatever it hangs in, and
-two replicas can tell which of them began later.
+replaces a broker on the same host can therefore make sure that the process before is over, whatever it hangs in. It
+ends with a number drawn by lot, which decides between two replicas of one broker that have the same epoch.
 """
 
 from __future__ import annotations
@@ -105,14 +105,17 @@ def new_session(began_s: float) -> str:
     return f"{int(began_s * 1000):x}-{os.getpid()}-{ticks}-{secrets.token_hex(4)}@{socket.gethostname()}"
 
 
-def began_later(session: str, other: str) -> bool:
-    """Whether the life of one session began after that of another; never true for both ways round.
+def yields_to(session: str, other: str) -> bool:
+    """Whether one of two incarnations of a broker with the same epoch makes way for the other; drawn by lot.
 
-    >>> began_later("02-1-0-aa@h", "01-9-0-bb@h"), began_later("01-9-0-bb@h", "02-1-0-aa@h")
+    >>> yields_to("02-1-0-aa@h", "01-9-0-bb@h"), yields_to("01-9-0-bb@h", "02-1-0-aa@h")
     (True, False)
     """
-    one, two = Life.of_session(session), Life.of_session(other)
-    return (one.began_ms if one else 0, session) > (two.began_ms if two else 0, other)
+    return _lot(session) < _lot(other)
+
+
+def _lot(session: str) -> tuple[str, str]:
+    return session.rpartition("-")[2], session
 
 
 def _state(pid: int) -> tuple[str, int] | None:

@@ -1,8 +1,13 @@
 """The links of a broker's process to its neighbours: who calls whom, again and again, and who changes that.
 
 One end of each link calls. In a network file it is the broker that comes first; of a broker and a replica it is the
-replica, which alone knows where it is; of two replicas the one that began later. Whoever need not call is refused, so
-that there are never two connections for one link, each of which would begin with what the other had not seen.
+replica, which alone knows where it is. Of two replicas it may be either, for one of them may not know where the other
+is; if both call at once, the call of the one whose name comes first counts. Whoever need not call is refused, so that
+there are never two connections for one link, each of which would begin with what the other had not seen.
+
+A neighbour accepts each incarnation of a broker once, and only with a higher epoch than those before. One that has been
+started anew and does not know its epoch is told it and greets again; one whose place another has is told that, and
+ends.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from trimtab.broker.core import Broker
 from trimtab.network.address import Address
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection, ConnectionOwner
-from trimtab.network.life import began_later
+from trimtab.network.life import yields_to
 from trimtab.protocol.frames import Hello
 
 GREETING_WITHIN_S: Final = 5.0
@@ -51,8 +56,12 @@ class NeighbourLinks:
         self._refusals: dict[str, str] = {}
         """Why a neighbour that was called did not want the link, or was not wanted."""
         self._up: dict[str, None] = {}
-        self._replicas: dict[str, str] = {}
-        """The sessions of neighbours that came as replicas."""
+        self._addresses: dict[str, Address] = {}
+        """Where those that are called are, or were, before they called themselves."""
+        self._calls: dict[str, Connection] = {}
+        """By neighbour that is called: the present call."""
+        self._at_once: dict[str, None] = {}
+        """Neighbours that are to be called again without delay."""
         self._gone_down = asyncio.Event()
 
     @property
@@ -66,60 +75,87 @@ class NeighbourLinks:
 
     # ---- what happens to connections ----
 
-    def went_up(self, name: str, hello: Hello) -> None:
+    def went_up(self, name: str) -> None:
         """A neighbour has greeted and was greeted."""
         self._up[name] = None
-        if hello.replica:
-            self._replicas[name] = hello.session
 
     def went_down(self, name: str) -> None:
-        """The connection to a neighbour is gone."""
+        """The connection to a neighbour is gone; if a replica called, the broker itself may be started again."""
         if self._up.pop(name, 0) is None:
             self._gone_down.set()
+            if name in self._addresses and name not in self._keepers:
+                self.call(name, self._addresses[name])
 
     def refused(self, connection: Connection, reason: str) -> None:
         """A connection was closed by one end, for this reason."""
         if connection.dialled:
             self._refusals[connection.dialled] = reason
 
+    def greets_again(self, connection: Connection) -> None:
+        """This broker has learned its epoch over a call: it calls again at once, and greets with that."""
+        self._at_once[connection.dialled] = None
+
     def is_out_of_turn(self, connection: Connection, hello: Hello) -> bool:
         """Whether a neighbour called, or was called, by the wrong one of the two; who need not call stops calling."""
-        we_call = self._we_call(hello)
-        if we_call is None:
+        is_replica = bool(self._broker.config.replica)
+        if not is_replica and not hello.replica:
+            return False  # the file has said who calls
+        if connection.dialled:
+            return not is_replica
+        if is_replica and (not hello.replica or self._is_calling(hello)):
+            return True
+        self._stop_calling(hello.name)
+        return False
+
+    def _is_calling(self, hello: Hello) -> bool:
+        """Whether this broker has called another replica that calls it now, and its own call is the one that counts."""
+        call, peer = self._calls.get(hello.name), self._broker.peers.get(hello.name)
+        if call is None or not call.is_made() or hello.name < self._broker.name:
             return False
-        if not we_call:
-            keeper = self._keepers.pop(hello.name, None)
-            if keeper is not None:
-                log.info("%s: %s calls from now on", self._broker.name, hello.name)
-                keeper.cancel()
-        return we_call != bool(connection.dialled)
+        return not call.peer or (peer is not None and peer.session == hello.session)
 
-    def _we_call(self, hello: Hello) -> bool | None:
-        """Whether this end calls; None where no replica takes part, for then the file has said it."""
-        config = self._broker.config
-        if not config.replica and not hello.replica:
-            return None
-        if config.replica and hello.replica:
-            return began_later(config.session, hello.session)
-        return bool(config.replica)
+    def _stop_calling(self, name: str) -> None:
+        keeper = self._keepers.pop(name, None)
+        if keeper is not None:
+            log.info("%s: %s calls from now on", self._broker.name, name)
+            keeper.cancel()
 
-    def is_second_replica(self, hello: Hello) -> bool:
-        """Whether a replica greets while another one, which began before it, has the place and lives.
+    # ---- incarnations ----
 
-        Neighbours of a failed broker cannot talk to each other; two of them may have had replicas started.
+    def is_not_later(self, hello: Hello) -> bool:
+        """Whether a neighbour greets as an incarnation that is not later than the one that is known."""
+        peer = self._broker.peers.get(hello.name)
+        if hello.role != "broker" or peer is None or peer.role != "broker" or peer.session == hello.session:
+            return False
+        return hello.epoch <= peer.incarnation
+
+    def is_replaced(self, hello: Hello) -> bool:
+        """Whether such an incarnation has lost its place to another; if not, it was started anew.
+
+        It has lost it if it had a link to this broker. A replica has lost it as well if another one has come before it
+        and lives: neighbours of a failed broker cannot talk to each other, and two of them may have had one started.
         """
-        peer, replacement = self._broker.peers.get(hello.name), self._broker.replacement
-        first = self._replicas.get(hello.name)
-        if not hello.replica or peer is None or replacement is None or hello.name not in self._up:
+        if hello.resumes:
+            return True
+        peer, replacement = self._broker.peers[hello.name], self._broker.replacement
+        if not hello.replica or hello.name not in self._up:
             return False
-        is_another = first is not None and first == peer.session != hello.session
-        lives = replacement.verdicts().get(hello.name) not in ("crash", "hang")
-        return is_another and lives and began_later(hello.session, peer.session)
+        if replacement is not None and replacement.verdicts().get(hello.name) in ("crash", "hang"):
+            return False
+        is_there = not self._broker.takeover.is_being_told(hello.name)
+        return hello.epoch < peer.incarnation or is_there or yields_to(hello.session, peer.session)
+
+    def has_replaced_us(self, hello: Hello) -> bool:
+        """Whether a neighbour of this incarnation knows another one that is not earlier."""
+        broker = self._broker
+        is_another = hello.resumes not in ("", broker.config.session)
+        return hello.role == "broker" and is_another and hello.granted >= broker.epoch and hello.name in broker.peers
 
     # ---- calling ----
 
     def call(self, neighbour: str, address: Address) -> None:
         """Call a neighbour whenever there is no connection to it."""
+        self._addresses[neighbour] = address
         self._keepers[neighbour] = asyncio.get_running_loop().create_task(self._keep(neighbour, address))
 
     async def _keep(self, neighbour: str, address: Address) -> None:
@@ -130,7 +166,7 @@ class NeighbourLinks:
             while neighbour in self._up:
                 self._gone_down.clear()
                 await self._gone_down.wait()
-            connection = Connection(self._owner, neighbour)
+            connection = self._calls[neighbour] = Connection(self._owner, neighbour)
             try:
                 await loop.create_connection(partial(_same, connection), address.host, address.port)
                 opened_s = now_s()
@@ -142,8 +178,9 @@ class NeighbourLinks:
             finally:
                 if not connection.peer:
                     connection.give_up()
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(backoff_max_s, 2 * wait_s)
+            if self._at_once.pop(neighbour, 0) is not None:
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+                wait_s = min(backoff_max_s, 2 * wait_s)
 
     # ---- changes while the network runs ----
 
@@ -178,6 +215,7 @@ class NeighbourLinks:
             return f"{self._broker.name} has no link to {neighbour}"
         keeper = self._keepers.pop(neighbour, None)
         self.names.pop(neighbour, None)
+        self._addresses.pop(neighbour, None)
         if keeper is not None:
             keeper.cancel()
         end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import Acknowledges, SlowPolicy
 from trimtab.broker.policies import check_policy
 from trimtab.broker.protection import ProtectionConfig
-from trimtab.broker.turns import Uplink
+from trimtab.broker.uplink import Uplink
 from trimtab.network.address import Address
 from trimtab.network.back_end import checked_url
 from trimtab.network.network_plan import (
@@ -63,7 +64,6 @@ _NETWORK_KEYS: Final = (
     "back_end",
     "acknowledges",
     "disk",
-    "recovers_after_s",
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
@@ -79,6 +79,15 @@ _SECTIONS: Final = (
     "replication",
     "protection",
 )
+
+
+_RETIRED: Final = {
+    "network": {"recovers_after_s": "what is on a disk goes on as soon as all routes are known"},
+    "replication": {"clients_return_within_s": "a replica knows the clients of the broker before it"},
+}
+"""Keys by section that older files may have, and why they have no effect."""
+
+log = logging.getLogger("trimtab.network_file")
 
 
 class NetworkFileError(ValueError):
@@ -128,6 +137,7 @@ class _NetworkReader:
             self._refuse(line, f"not TOML: {reason}")
 
     def plan(self) -> NetworkPlan:
+        self._drop_retired_keys()
         for section in self._data:
             if section not in _SECTIONS:
                 self._refuse(
@@ -151,6 +161,16 @@ class _NetworkReader:
             standbys=self._standbys(brokers),
             protection=self._settings("protection", ProtectionConfig) if "protection" in self._data else None,
         )
+
+    def _drop_retired_keys(self) -> None:
+        """Files that were written for an earlier version can be used; what has no effect any more is told."""
+        for section, keys in _RETIRED.items():
+            table = self._data.get(section)
+            for key, reason in keys.items():
+                if isinstance(table, dict) and key in table:
+                    del table[key]
+                    where = f"{self._file_name}:{self._line(section, 0, key)}"
+                    log.warning("%s: %s has no effect any more: %s", where, key, reason)
 
     def _replication(self, options: NetworkOptions) -> ReplicationSettings | None:
         settings = self._settings("replication", ReplicationSettings) if "replication" in self._data else None
@@ -298,7 +318,7 @@ class _NetworkReader:
                 except ValueError as error:
                     self._refuse(line, str(error))
                 values[key] = value
-            elif key in ("client_lease_s", "meter_window_s", "recovers_after_s"):
+            elif key in ("client_lease_s", "meter_window_s"):
                 values[key] = self._positive("network", 0, table, key)
             else:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -13,7 +13,7 @@ from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
 from trimtab.broker.meters import MeterConfig, bucket_of_s
 from trimtab.broker.policies import Policy
 from trimtab.broker.protection import ProtectionConfig
-from trimtab.broker.turns import Uplink
+from trimtab.broker.uplink import Uplink
 from trimtab.network.address import Address
 from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.protocol.link import LinkConfig
@@ -75,8 +75,6 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """When publications are acknowledged: see `BrokerConfig`."""
     disk: str = ""
     """The folder in which brokers keep what is durable, each in a folder of its own."""
-    recovers_after_s: float = BrokerConfig("B").recovers_after_s
-    """What is on a disk goes on so long after a start: see `BrokerConfig`."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -138,7 +136,6 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             meters=self._meters_of(self.broker(name)),
             replication=self.replication,
             acknowledges=options.acknowledges,
-            recovers_after_s=options.recovers_after_s,
         )
 
     def _meters_of(self, entry: BrokerEntry) -> MeterConfig:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from trimtab.broker.core import Broker
-from trimtab.broker.turns import Turns
+from trimtab.broker.uplink import Uplink, UplinkScheduler
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
@@ -30,7 +29,7 @@ class Outgoing:
         meters: ProcessMeters,
         capacity: Capacity | None,
         *,
-        by_deadline: bool,
+        uplink: Uplink,
         schedule: Callable[[], None],
     ) -> None:
         """`schedule` sees to it that there is another turn."""
@@ -38,9 +37,8 @@ class Outgoing:
         self._connections = connections
         self._meters = meters
         self._capacity = capacity
-        self._by_deadline = by_deadline
         self._schedule = schedule
-        self._turns = Turns()
+        self._uplink = UplinkScheduler(broker.peers, uplink)
         """Peers that wait for a limited bandwidth."""
         self._flush_is_due = False
 
@@ -70,15 +68,13 @@ class Outgoing:
                 connection.write(b"".join(parts))
 
     def _flush_paced(self, capacity: Capacity) -> None:
-        """Send as the configured bandwidth allows: those with control first, then a message at a time, in turn."""
+        """Send as the configured bandwidth allows, a message at a time."""
         time_s = now_s()
-        broker, turns = self._broker, self._turns
+        broker, uplink = self._broker, self._uplink
         for name in broker.sendable():
-            self._wait_in_turn(name, time_s)
-        links = {name: broker.peers[name].link for name in turns.peers() if name in broker.peers}
-        urgent = deque(name for name, link in links.items() if link.queued_count > link.queued_data_count)
-        while turns and capacity.sending_wait_s(time_s) <= 0:
-            name = turns.take_this(urgent.popleft()) if urgent else turns.take(time_s)
+            uplink.waits(name, time_s)
+        while uplink and capacity.sending_wait_s(time_s) <= 0:
+            name = uplink.take(time_s)
             connection = self._connections.get(name)
             if connection is None or not connection.writable:
                 continue
@@ -90,15 +86,10 @@ class Outgoing:
             capacity.spend_bytes(len(data), time_s)
             connection.write(data)
             if has_more:
-                self._wait_in_turn(name, time_s)
-        if turns and not self._flush_is_due:
+                uplink.goes_on(name, time_s)
+        if uplink and not self._flush_is_due:
             self._flush_is_due = True
             asyncio.get_running_loop().call_later(capacity.sending_wait_s(time_s), self._flush_again)
-
-    def _wait_in_turn(self, name: str, time_s: float) -> None:
-        """A peer has something to send; with the order of deadlines its requirement counts."""
-        within_s = self._broker.within_of(name) if self._by_deadline else None
-        self._turns.waits(name, self._broker.peers[name].link.queued_count, within_s, time_s)
 
     def _flush_again(self) -> None:
         self._flush_is_due = False

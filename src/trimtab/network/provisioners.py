@@ -93,7 +93,7 @@ class StartedHere:
             [
                 *(sys.executable, "-m", "trimtab", "broker", order.broker, str(self._file)),
                 *("--replica", order.protocol, "--neighbours", neighbours_text(order.neighbours)),
-                *("--listen", order.listen, "--or-at", self._host),
+                *("--listen", order.listen, "--or-at", self._host, "--epoch", str(order.epoch)),
                 *order.options,
                 *self._options,
             ]
@@ -118,7 +118,7 @@ class StandBys:
     async def start(self, order: ReplicaOrder) -> str:
         """Ask one after the other."""
         request = ReplicaRequest(
-            order.broker, order.protocol, order.neighbours, order.listen, order.assists, order.reorders
+            order.broker, order.protocol, order.neighbours, order.listen, order.assists, order.reorders, order.epoch
         )
         reasons: list[str] = []
         for address in self._addresses:

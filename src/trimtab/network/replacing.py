@@ -135,7 +135,7 @@ class Replacing:
         if broker in self._tasks:
             return f"{broker} is being replaced already"
         found = tuple(sorted(watching.neighbours_of(broker).items()))
-        request = Replace(broker, peer.session, verdict, wanted, found)
+        request = Replace(broker, peer.session, verdict, wanted, found, peer.incarnation)
         failure = self._failure_of(request)
         failure.protocol = wanted
         return await self._begin(failure, request)
@@ -162,7 +162,7 @@ class Replacing:
                 'for re-ordering (--reorder), or set assisting = "scheduling" in [replication]'
             )
         found = tuple(sorted(watching.neighbours_of(broker).items()))
-        request = Assist(broker, peer.session, protocol or self._settings.protocol, reorders, found)
+        request = Assist(broker, peer.session, protocol or self._settings.protocol, reorders, found, peer.incarnation)
         return await self._begin(self._failure_of(request), request)
 
     async def _replace(self, failure: Failure, request: Replace | Assist) -> str:
@@ -183,13 +183,21 @@ class Replacing:
         if isinstance(request, Assist):
             linked = ((name, listen), *neighbours)
             order = ReplicaOrder(
-                name, protocol, linked, listen, session, CONGESTION, assists=True, reorders=request.reorders
+                name,
+                protocol,
+                linked,
+                listen,
+                session,
+                CONGESTION,
+                assists=True,
+                reorders=request.reorders,
+                epoch=request.epoch,
             )
         else:
             problem = await self._make_sure_it_is_over(request, listen)
             if problem:
                 return problem
-            order = ReplicaOrder(name, protocol, neighbours, listen, session, request.why)
+            order = ReplicaOrder(name, protocol, neighbours, listen, session, request.why, epoch=request.epoch + 1)
         problem = await provisioner.start(order)
         if problem:
             return problem
@@ -210,8 +218,7 @@ class Replacing:
         return is_another and not self._is_being_told(failure.broker)
 
     def _is_being_told(self, name: str) -> bool:
-        replacement = self._broker.replacement
-        return replacement is not None and replacement.is_being_told(name)
+        return self._broker.takeover.is_being_told(name)
 
     async def _make_sure_it_is_over(self, request: Replace, listen: str) -> str:
         """Why the life before may not be over, empty if it is."""

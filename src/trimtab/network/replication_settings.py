@@ -24,7 +24,7 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
 
     command: tuple[str, ...] = ()
     """The operator's command and its arguments, which may contain {broker}, {protocol}, {neighbours}, {listen},
-    {session} and {why}; for an assistant it is run with --assist, or --assist --reorder, behind them."""
+    {session}, {epoch} and {why}; for an assistant it is run with --assist, or --assist --reorder, behind them."""
 
     start_within_s: float = 10.0
     """A replica that has not greeted after so long is asked for again; a process starts within a second or two."""
@@ -46,7 +46,7 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
             raise ValueError(f"command: {unknown[0]!r} has a field that is not one of {known}")
 
 
-ORDER_FIELDS: Final = ("broker", "protocol", "neighbours", "listen", "session", "why")
+ORDER_FIELDS: Final = ("broker", "protocol", "neighbours", "listen", "session", "epoch", "why")
 """What the operator's command can be told; `why` is crash, hang or congestion."""
 
 ASSISTANT_MARK: Final = "~"
@@ -63,7 +63,7 @@ class ReplicaOrder(msgspec.Struct, frozen=True):
     listen: str
     """Where the one before was found; the replica listens there if that is on its host."""
     session: str = ""
-    """The life before."""
+    """The incarnation before."""
     why: str = ""
     """How it failed."""
     assists: bool = False
@@ -71,6 +71,8 @@ class ReplicaOrder(msgspec.Struct, frozen=True):
     the neighbours."""
     reorders: bool = False
     """Of an assistant: whether publications are put in order again behind the two."""
+    epoch: int = 1
+    """The number of the new incarnation, above that of the one before; if it is not, neighbours tell."""
 
     def filled_in(self, word: str) -> str:
         """A word of the operator's command with its fields filled in.

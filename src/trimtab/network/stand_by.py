@@ -89,6 +89,7 @@ class StandBy:
                 str(listen),
                 assists=request.assists,
                 reorders=request.reorders,
+                epoch=request.epoch,
             )
         )
         return ""

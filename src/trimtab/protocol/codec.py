@@ -1,8 +1,8 @@
 """Bytes and frames: each frame is a length (four bytes, big endian) followed by its MessagePack form.
 
-Messages travel many to a frame: `[number, ack, done, [message, ...]]`. The bytes of a publication are the same for
-everybody it goes to, so they are made once, or kept as they came, and a frame is put together by joining them. Other
-frames are maps, and so are other messages.
+Messages travel many to a frame: `[number, ack, done, credit, [message, ...]]`. The bytes of a publication are the same
+for everybody it goes to, so they are made once, or kept as they came, and a frame is put together by joining them.
+Other frames are maps, and so are other messages.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ NAMES_KNOWN_MAX_COUNT: Final = 4_096
 """Names of attributes that need not be looked at again; publications of one kind use the same."""
 
 _LENGTH: Final = struct.Struct(">I")
-_HEAD: Final = struct.Struct(">IBBQBQBQBI")
-"""Length, an array of four, three integers of eight bytes, an array of messages."""
+_HEAD: Final = struct.Struct(">IBBQBQBQBQBI")
+"""Length, an array of five, four integers of eight bytes, an array of messages."""
 
 _SURE_TO_FIT_BYTES: Final = min(limits.STRING_MAX_CHARS, 2 * limits.ATTRIBUTES_MAX_COUNT)
 """A publication that is no longer has no text that is too long and not too many attributes."""
 
-_PAYLOAD_BYTE: Final = 0x94
-_PUBLICATION_BYTE: Final = 0x97
-"""The first bytes of a payload (an array of four) and of a publication (an array of seven)."""
+_PAYLOAD_BYTE: Final = 0x95
+_PUBLICATION_BYTE: Final = 0x98
+"""The first bytes of a payload (an array of five) and of a publication (an array of eight)."""
 
 
 class ProtocolError(ValueError):
@@ -61,8 +61,8 @@ def decode_filter(wanted: type, value: Any) -> Any:
     raise NotImplementedError(f"{wanted.__name__} does not travel")
 
 
-_Batch = tuple[int, int, int, Annotated[list[msgspec.Raw], msgspec.Meta(max_length=BATCH_MAX_COUNT)]]
-_Unchecked = tuple[str, str, int, dict[str, str | int | float | bool], float, str, int]
+_Batch = tuple[int, int, int, int, Annotated[list[msgspec.Raw], msgspec.Meta(max_length=BATCH_MAX_COUNT)]]
+_Unchecked = tuple[str, str, int, dict[str, str | int | float | bool], float, str, int, int]
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=encode_filter).encode
 _map_frames: Final[msgspec.msgpack.Decoder[MapFrame]] = msgspec.msgpack.Decoder(MapFrame, dec_hook=decode_filter)
@@ -126,7 +126,9 @@ def _head(frame: Payload, number: int, count: int, size_bytes: int) -> bytes:
     length = _HEAD.size - _LENGTH.size + size_bytes
     if length > FRAME_MAX_BYTES:
         raise ProtocolError(f"a frame of {length:,} bytes; at most {FRAME_MAX_BYTES:,} are allowed")
-    return _HEAD.pack(length, _PAYLOAD_BYTE, 0xCF, number, 0xCF, frame.ack, 0xCF, frame.done, 0xDD, count)
+    return _HEAD.pack(
+        length, _PAYLOAD_BYTE, 0xCF, number, 0xCF, frame.ack, 0xCF, frame.done, 0xCF, frame.credit, 0xDD, count
+    )
 
 
 def _with_length(body: bytes) -> bytes:
@@ -142,8 +144,8 @@ def decode_frame(body: bytes | memoryview) -> Frame:
     """Read a frame without its length; raises `ProtocolError` if it is none, or if what it says breaks the language."""
     try:
         if body and body[0] == _PAYLOAD_BYTE:
-            number, ack, done, messages = _decode_batch(body)
-            return Payload(number, ack, [_decode_message(bytes(each)) for each in messages], done)
+            number, ack, done, credit, messages = _decode_batch(body)
+            return Payload(number, ack, [_decode_message(bytes(each)) for each in messages], done, credit)
         return _map_frames.decode(body)
     except (msgspec.DecodeError, LanguageError, RecursionError, UnicodeError) as error:
         raise ProtocolError(f"not a frame: {error}") from None

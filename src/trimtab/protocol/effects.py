@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from trimtab.language import Publication
-from trimtab.protocol.messages import Publish, WireValue
+from trimtab.protocol.messages import Guard, Publish, WireValue
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -143,6 +143,8 @@ class Replace(msgspec.Struct, frozen=True):
     protocol: str
     neighbours: tuple[tuple[str, str], ...]
     """The names and addresses of all brokers that it was linked to, the one that asks included."""
+    epoch: int = 1
+    """The epoch of the incarnation that has failed; the next one has a higher one."""
 
 
 class Assist(msgspec.Struct, frozen=True):
@@ -156,14 +158,16 @@ class Assist(msgspec.Struct, frozen=True):
     """Whether publications that take different ways are put in order again."""
     neighbours: tuple[tuple[str, str], ...]
     """The names and addresses of all brokers that it is linked to, the one that asks included."""
+    epoch: int = 1
+    """The epoch of the incarnation that is congested."""
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Put a publication of a client onto the disk; the event `Stored` tells when it is there."""
+    """Put a client's publication or a change of its record onto the disk; the event `Stored` tells when it is there."""
 
     number: int
     """Numbers grow; what is stored is told by the last of them."""
-    publication: Publish
+    entry: Publish | Guard
 
 
 class Forget(msgspec.Struct, frozen=True):

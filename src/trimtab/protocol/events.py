@@ -9,7 +9,7 @@ import msgspec
 
 from trimtab.protocol.channels import ChannelResult
 from trimtab.protocol.frames import Ack, Hello, Payload
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import ClientRecord, Publish
 
 
 class Connected(msgspec.Struct, frozen=True):
@@ -49,9 +49,10 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What the disk of an earlier life holds, in its order; told before anything else (brokers only)."""
+    """What the disk of an earlier incarnation holds, in its order; told before anything else (brokers only)."""
 
     publications: tuple[Publish, ...]
+    records: tuple[ClientRecord, ...] = ()
 
 
 class LoadMeasured(msgspec.Struct, frozen=True):

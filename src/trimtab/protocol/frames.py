@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from trimtab.protocol.messages import AnyMessage
+from trimtab.protocol.messages import VERSION, VERSION_MIN, AnyMessage
 from trimtab.protocol.snapshots import Snapshot, SnapshotRequest
 
 Role: TypeAlias = Literal["broker", "client"]
@@ -26,13 +26,18 @@ whatever order."""
 class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_defaults=True):
     """The first frame of each connection, in both directions.
 
-    `session` stays the same while one end lives, so that the other can tell a reconnection from a restart; `expects`
-    is the number of the next frame that the sender has not seen; `resumes` is the session of the other end that the
-    sender remembers, empty if it remembers none. A link goes on only where both ends remember each other.
-    `replica` is the protocol by which the sender replaces an earlier life of the broker of its name, if it does, or
+    `version` is the highest version of the protocol that the sender speaks and `version_min` the lowest; both ends use
+    the highest that both speak. `session` stays the same during one incarnation of the sender, so that the other end
+    can tell a reconnection from a restart; `epoch` numbers the incarnations of a broker, and only grows; an assistant
+    has that of the broker that it assists. `expects` is the number of the next frame that the sender has not seen;
+    `resumes` is the session of the other end that the sender remembers, empty if it remembers none. A link goes on only
+    where both ends remember each other; otherwise a new link epoch begins. `granted` is the highest epoch of the
+    receiver that the sender knows.
+    `replica` is the protocol by which the sender takes over from an earlier incarnation of its name, if it does, or
     learns the routes of the broker that it `assists`; with `reorders` publications of the two are put in order again.
     `elsewhere` tells a client the names and addresses of neighbours, to be asked where the broker is if it fails.
     `order` is what a broker's network promises its subscribers.
+    `stay` is the number of a client's stay at the receiver; its stays elsewhere up to `burned` will not happen.
     """
 
     version: int
@@ -46,19 +51,40 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     reorders: bool = False
     elsewhere: dict[str, str] = {}
     order: Order = "publisher"
+    version_min: int = 0
+    epoch: int = 1
+    granted: int = 0
+    stay: int = 1
+    burned: int = 0
+
+
+def version_problem(hello: Hello) -> str:
+    """Why there is no version of the protocol that both ends speak, empty if there is one.
+
+    >>> version_problem(Hello(1, "client", "ann", "1", 1))
+    'protocol version 1 is not spoken here, but 2 is'
+    >>> version_problem(Hello(3, "client", "ann", "1", 1, version_min=2))
+    ''
+    """
+    if hello.version >= VERSION_MIN and (hello.version_min or hello.version) <= VERSION:
+        return ""
+    spoken = f"{VERSION_MIN} to {VERSION}" if VERSION_MIN < VERSION else f"{VERSION}"
+    return f"protocol version {hello.version} is not spoken here, but {spoken} is"
 
 
 class Payload(msgspec.Struct, frozen=True):
     """Messages with consecutive numbers, the first of which is given.
 
     `ack` is the number of the last message seen in the other direction, `done` how many data messages of the other
-    direction have been dealt with.
+    direction need not be retained there any more. `credit` is how many of them have been processed, where that is
+    another number: each of them lets the other end send one more.
     """
 
     number: int
     ack: int
     messages: list[Sendable]
     done: int = 0
+    credit: int = 0
 
 
 class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack", omit_defaults=True):
@@ -71,6 +97,7 @@ class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack", omit_defaul
     gap: bool = False
     done: int = 0
     asks: bool = False
+    credit: int = 0
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag_field="frame", tag="bye", omit_defaults=True):
@@ -177,6 +204,8 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """The protocol by which it replaces an earlier life, if it does."""
     failures: tuple[FailureStatus, ...] = ()
     """Neighbours that failed lately, as this broker saw it."""
+    epoch: int = 1
+    """The number of this incarnation of the broker."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
@@ -269,6 +298,8 @@ class ReplicaRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="replic
     """Where the one before was found."""
     assists: bool = False
     reorders: bool = False
+    epoch: int = 1
+    """The number of the new incarnation, above that of the one before."""
 
 
 class ReplicaReply(msgspec.Struct, frozen=True, tag_field="frame", tag="replica", omit_defaults=True):

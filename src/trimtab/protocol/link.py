@@ -4,10 +4,11 @@ A link is first in, first out and loses nothing while both ends live, whatever h
 has not been acknowledged is kept and sent again when the connection comes back, when the peer reports a gap, or when no
 acknowledgement has come for a while. Control messages overtake data before they get their number, never after.
 
-An acknowledgement says that a message has arrived. **Credit** says that it has been dealt with: each end tells how
-many data messages it has *done*, and the other sends at most a window of data messages that are not done. So whoever
+An acknowledgement says that a message has arrived. **Credit** says that it has been processed: each end tells how
+many data messages it has processed, and the other sends at most a window of data messages that are not. So whoever
 does not keep up is never sent more than that; the rest waits in the sender's queue, where limits act. Control needs
-no credit.
+no credit. What is processed is *done* here; a link that retains data until the peer has handed it on says both
+(`trimtab.replication.retention`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class LinkConfig(msgspec.Struct, frozen=True):
 
     data_window_count: int = 1024
     """Data messages sent that the peer has not dealt with; beyond it data waits. As many as unacknowledged ones."""
+
+    retained_max_bytes: int = 64 * 1024 * 1024
+    """Data retained until it is handed on, where it is; beyond it data waits. A minute of a busy link whose last client
+    is away."""
 
     def __post_init__(self) -> None:
         if self.window_frames_count < 1 or self.data_window_count < 1 or self.retransmit_after_s <= 0:
@@ -78,6 +83,7 @@ class Link:
         "connected",
         "control",
         "data",
+        "stale_count",
     )
 
     def __init__(self, config: LinkConfig) -> None:
@@ -101,6 +107,8 @@ class Link:
         self._data_received_count = 0
         self._done_count = 0
         self._done_told_count = 0
+        self.stale_count = 0
+        """Data messages of the peer that wait for their turn and were said in earlier link epochs."""
         self._window_count = config.window_frames_count
         self._data_window_count = config.data_window_count
         self._answers = False
@@ -142,6 +150,11 @@ class Link:
     def undone_count(self) -> int:
         """Data messages that came from the peer and are not dealt with."""
         return self._data_received_count - self._done_count
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing has been sent or received over it."""
+        return self._next_number == 1 and self._expected == 1
 
     @property
     def idle(self) -> bool:
@@ -211,6 +224,10 @@ class Link:
         """Have the peer say something, if only that it has nothing to say."""
         self._asks = True
 
+    def begin_behind(self, stale_count: int) -> None:
+        """So many data messages of earlier link epochs wait for their turn; they need no credit of this one."""
+        self.stale_count = stale_count
+
     def undelivered_data(self) -> list[Sendable]:
         """The data that the peer has not acknowledged, sent or not, in its order."""
         sent = [message for message in chain.from_iterable(self._unacknowledged) if not is_control(message)]
@@ -241,7 +258,7 @@ class Link:
             gap, asks = self._gap_seen, self._asks
             self._ack_owed = self._gap_seen = self._asks = self._answers = False
             self._done_told_count = self._done_count
-            return Ack(self._seen_number(), gap, self._done_count, asks)
+            return self._ack(gap, asks)
         return None
 
     def take_one(self, now_s: float) -> tuple[Payload | Ack | None, bool]:
@@ -290,6 +307,9 @@ class Link:
         self._done_told_count = self._done_count
         return Payload(number, self._seen_number(), messages, self._done_count)
 
+    def _ack(self, gap: bool, asks: bool) -> Ack:
+        return Ack(self._seen_number(), gap, self._done_count, asks)
+
     def _seen_number(self) -> int:
         """The number of the last message that the peer need not send again."""
         return self._expected - 1
@@ -300,8 +320,9 @@ class Link:
         """Take in a frame; returns its new messages, nothing if all are repeated or came too early."""
         if frame.ack >= self._oldest_number:
             self._acknowledge(frame.ack, now_s)
-        if frame.done > self._peer_done_count:
-            self._peer_done_count = min(frame.done, self._data_sent_count)
+        processed_count = frame.done if frame.done > frame.credit else frame.credit
+        if processed_count > self._peer_done_count:
+            self._peer_done_count = min(processed_count, self._data_sent_count)
             self._progress_s = now_s
         if isinstance(frame, Ack):
             self.acks_count += 1
@@ -346,6 +367,9 @@ class Link:
 
     def did(self, count: int = 1) -> bool:
         """So many more data messages are dealt with; whether the peer should be told before long."""
+        if self.stale_count:
+            self.stale_count -= 1
+            return False
         return self.did_all_but(max(0, self._data_received_count - self._done_count - count))
 
     def did_all_but(self, undone_count: int) -> bool:

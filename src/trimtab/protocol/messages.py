@@ -14,11 +14,11 @@ import msgspec
 from trimtab.language import Filter, limits
 from trimtab.language.durations import DURATION_MAX_S
 
-VERSION: Final = 1
-"""The version of the protocol; two ends that differ do not talk."""
+VERSION: Final = 2
+"""The version of the protocol that is spoken here, and the highest that is understood."""
 
-FIRST_LIFE: Final = "1"
-"""What a broker calls its first life, if it calls them by numbers."""
+VERSION_MIN: Final = 2
+"""The lowest version that is understood; two ends use the highest that both understand."""
 
 HOPS_MAX_COUNT: Final = 127
 """Hops are not counted beyond this, so that they are the last byte of a publication on the wire."""
@@ -42,28 +42,39 @@ class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_
 
 
 class Advertise(Message, frozen=True, tag="adv"):
-    """A publisher will send publications that the filter announces; floods through the network."""
+    """A publisher will send publications that the filter announces; floods through the network.
+
+    `number` grows with everything that the sender advertises.
+    """
 
     id: str
     filter: Filter
+    number: int = 0
 
 
 class Unadvertise(Message, frozen=True, tag="unadv"):
-    """An advertisement ends."""
+    """An advertisement ends: what the sender has told of it up to this number.
+
+    It keeps its place among the publications that need its routes, while an advertisement overtakes them; so the end of
+    an earlier telling may come behind a later one.
+    """
 
     id: str
+    number: int = 0
 
 
 class Subscribe(Message, frozen=True, tag="sub"):
     """Somebody behind the sender wants what the filter matches; travels towards intersecting advertisements.
 
     A client may say within which time. Its own broker is the one that must know, for there its publications wait; what
-    brokers tell each other leaves it out, so that no covering subscription can hide a stricter one.
+    brokers tell each other leaves it out, so that no covering subscription can hide a stricter one. `number` grows with
+    everything that the sender tells.
     """
 
     id: str
     filter: Filter
     within_s: Within = None
+    number: int = 0
 
 
 class Unsubscribe(Message, frozen=True, tag="unsub"):
@@ -96,9 +107,13 @@ class ChannelConfirmed(Message, frozen=True, tag="cok"):
 
 
 class Confirmed(Message, frozen=True, tag="ok"):
-    """The receiver's advertisement or subscription is in force everywhere behind the sender."""
+    """The receiver's advertisement or subscription is in force everywhere behind the sender.
+
+    `number` is that of the telling that is answered: what was told again since needs another answer.
+    """
 
     id: str
+    number: int = 0
 
 
 class Publish(Message, frozen=True, kw_only=True, array_like=True, tag=False, eq=False):
@@ -112,6 +127,8 @@ class Publish(Message, frozen=True, kw_only=True, array_like=True, tag=False, eq
     values: dict[str, WireValue]
     origin_s: float
     session: str = ""
+    stay: int = 1
+    """The publisher's stay at its broker when it said this; publications of a later stay follow those of an earlier."""
     hops: Annotated[int, msgspec.Meta(ge=0, le=HOPS_MAX_COUNT)] = 0
     wire: bytes = b""
 
@@ -121,9 +138,18 @@ class Publish(Message, frozen=True, kw_only=True, array_like=True, tag=False, eq
     def __hash__(self) -> int:
         return hash((self.publisher, self.session, self.sequence))
 
-    def fields(self) -> tuple[str, str, int, dict[str, WireValue], float, str, int]:
+    def fields(self) -> tuple[str, str, int, dict[str, WireValue], float, str, int, int]:
         """What is said on the wire, in this order."""
-        return self.cause, self.publisher, self.sequence, self.values, self.origin_s, self.session, self.hops
+        return (
+            self.cause,
+            self.publisher,
+            self.sequence,
+            self.values,
+            self.origin_s,
+            self.session,
+            self.stay,
+            self.hops,
+        )
 
 
 _HOPS: Final = [bytes((min(count + 1, HOPS_MAX_COUNT),)) for count in range(HOPS_MAX_COUNT + 1)]
@@ -188,92 +214,74 @@ class Redirect(Message, frozen=True, tag="redirect"):
     address: str = ""
 
 
-class MovedSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A subscription that moves: its id at the old broker, its id from now on, its filter and its requirement."""
+class KnownSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A client's subscription: its id, its filter and its requirement."""
 
-    old_id: str
-    new_id: str
+    id: str
     filter: Filter
     within_s: Within = None
 
 
-class MovedAdvertisement(msgspec.Struct, frozen=True):
-    """An advertisement that moves with its publisher; its id stays what it is."""
+class KnownAdvertisement(msgspec.Struct, frozen=True):
+    """A client's advertisement: its id and its filter."""
 
     id: str
     filter: Filter
 
 
 class MoveIn(Message, frozen=True, tag="movein"):
-    """A client asks its new broker to take over subscriptions and advertisements that the old broker still serves.
+    """A client begins a stay at a new broker, while its old broker still serves it.
 
     Its publications are all accepted by the old broker, and its advertisements in force, when it says so.
     """
 
-    move: str
+    stay: int
     old_broker: str
-    subscriptions: tuple[MovedSubscription, ...]
-    advertisements: tuple[MovedAdvertisement, ...] = ()
+    subscriptions: tuple[KnownSubscription, ...] = ()
+    advertisements: tuple[KnownAdvertisement, ...] = ()
     publishes: bool = False
     """Whether it has advertisements, or has published at the old broker: what it says next must not overtake that."""
 
-    old_session: str = ""
-    """The life of the old broker that the client knows, `FIRST_LIFE` if empty; a later one has nothing to hand over."""
-
-    has_moved: bool = False
-    """Whether the client has left the old broker: all it asks is when what it published there has passed."""
-
 
 class Handover(Message, frozen=True, tag="handover"):
-    """A marker from the new broker to the old one: behind it every publication also goes to the new one.
+    """A marker from the new broker of a client to the old one: behind it every publication also goes to the new one.
 
-    Where it passes, subscriptions to the client's publications are led towards the new broker as well.
+    The old broker ends all stays of the client before this one, unless the client has burned it, and answers
+    (`Complete`). Saying it again changes nothing and is answered again.
     """
 
-    move: str
     client: str
+    session: str
+    stay: int
     old_broker: str
-    old_ids: tuple[str, ...]
-    new_broker: str = ""
-    """Where the client moves to; empty if it does not publish."""
-
-    advertisements: tuple[MovedAdvertisement, ...] = ()
-    old_session: str = ""
-    has_moved: bool = False
-    """Whether the client has left the old broker, which has nothing to hand over and answers all the same."""
+    new_broker: str
+    publishes: bool = False
 
 
 class Complete(Message, frozen=True, tag="complete"):
-    """A marker from the old broker of a publisher to the new one: all that was published there stands before it.
+    """A marker from the old broker of a client to the new one: all that it published there stands before it.
 
-    Where it passes, the publisher's advertisements are turned towards the new broker. `is_lost` says that the path from
-    the old broker broke: no more will come, and whether the publisher has moved is not known here.
+    `is_lost` says that the path to the old broker has two ways for publications, so that no marker can pass.
     """
 
-    move: str
     client: str
+    session: str
+    stay: int
     new_broker: str
-    advertisements: tuple[str, ...]
+    publishes: bool = False
     is_lost: bool = False
 
 
-class Cancel(Message, frozen=True, tag="cancel"):
-    """A marker behind a handover: the client has left the new broker, and nothing needs to lead there for its sake."""
-
-    move: str
-    old_broker: str
-
-
 class Resume(Message, frozen=True, tag="resume"):
-    """The new broker tells a publisher that it may publish there."""
+    """The new broker tells a client that its old stream has passed: it may publish there."""
 
-    move: str
+    stay: int
 
 
 class Stranded(Message, frozen=True, tag="stranded"):
-    """The new broker tells a client that the path from its old broker broke during the move."""
+    """The new broker tells a client that no path leads to its old broker any more."""
 
-    move: str
+    stay: int
 
 
 class Measure(Message, frozen=True, tag="measure"):
@@ -290,21 +298,21 @@ class Measured(Message, frozen=True, tag="measured"):
 
 
 class End(Message, frozen=True, tag="end"):
-    """A marker from the old broker to the client: what comes after it comes from the new broker."""
+    """A marker from the old broker to the client: what comes after it comes from the broker of its next stay."""
 
-    move: str
+    stay: int
 
 
 class Stay(Message, frozen=True, tag="stay"):
-    """A client asks its old broker to undo a move whose end has not come for too long."""
+    """A client asks its old broker to burn a stay elsewhere, whose handover has not come for too long."""
 
-    move: str
+    stay: int
 
 
 class Stayed(Message, frozen=True, tag="stayed"):
-    """The old broker goes on serving the client: the move has not happened and will not."""
+    """The old broker goes on serving the client: the stay elsewhere is burned."""
 
-    move: str
+    stay: int
 
 
 class Neighbours(Message, frozen=True, tag="neighbours"):
@@ -314,40 +322,82 @@ class Neighbours(Message, frozen=True, tag="neighbours"):
     addresses: tuple[str, ...] = ()
 
 
-class AdvertisementsTold(Message, frozen=True, tag="advsend"):
-    """To a replica: the sender has told all advertisements that the broker before it knew from there."""
-
-
 class SubscriptionsWanted(Message, frozen=True, tag="subs?"):
-    """A replica has passed on all advertisements; what they pull may come, and `SubscriptionsTold` behind it."""
+    """The sender has passed on all advertisements; what they pull may come, and `SubscriptionsTold` behind it."""
 
 
 class SubscriptionsTold(Message, frozen=True, tag="subsend"):
-    """To a replica: the sender has told all subscriptions that the replica's advertisements pull."""
+    """The sender has told all subscriptions that the receiver's advertisements pull."""
 
 
-class Replicated(Message, frozen=True, tag="replicated"):
-    """A replica has the routing state of the broker that it replaces, as far as neighbours have it.
+class Swept(Message, frozen=True, tag="swept"):
+    """The sender has told all it knows in this link epoch; what it told in earlier ones and not again, ends.
 
-    The names are those of all brokers that are reached through it.
+    The names are those of all brokers that are reached through it. A client says up to which number it will say again
+    what was not accepted.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    sequence: int = 0
 
 
-class KnownFilter(msgspec.Struct, frozen=True):
-    """An advertisement or subscription: its id and its filter."""
+class Passing(Message, frozen=True, tag="passing"):
+    """Behind what the sender will send waits the `Complete` of a publisher's stay.
 
-    id: str
-    filter: Filter
+    Publications of that stay or a later one are held until it has come.
+    """
+
+    client: str
+    session: str
+    stay: int
 
 
-class Unclaimed(Message, frozen=True, tag="unclaimed"):
-    """To a replica: what came from the broker before it and has not come again; clients of it may still return."""
+class ClientRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a broker must know of a client to go on with it after its own death."""
 
-    advertisements: tuple[KnownFilter, ...]
-    subscriptions: tuple[KnownFilter, ...]
+    client: str
+    session: str
+    stay: int
+    burned: int = 0
+    """Up to here stays elsewhere will not happen."""
+    leaving_for: int = 0
+    """The stay elsewhere that ends this one, if one does."""
+    old_broker: str = ""
+    """Where the client comes from, as long as its old broker has not answered."""
+    publishes: bool = False
+    subscriptions: tuple[KnownSubscription, ...] = ()
+    advertisements: tuple[KnownAdvertisement, ...] = ()
+
+
+class Guard(Message, frozen=True, tag="guard"):
+    """A broker has the record of a client kept elsewhere: what is new in it, and the ids of filters that have ended."""
+
+    version: int
+    record: ClientRecord
+    ended: tuple[str, ...] = ()
+    is_over: bool = False
+    """Whether the record ends."""
+
+
+class GuardAll(Message, frozen=True, tag="guardall"):
+    """All records of the sender's clients follow, so many; with the last one, what was kept before is void."""
+
+    version: int
+    count: int
+
+
+class Guarded(Message, frozen=True, tag="guarded"):
+    """The receiver's records are kept by the sender, up to this version."""
+
+    version: int
+
+
+class ClientRecords(Message, frozen=True, tag="records"):
+    """What the sender keeps of the receiver's clients, of an earlier incarnation of the receiver."""
+
+    version: int = 0
+    records: tuple[ClientRecord, ...] = ()
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -371,10 +421,6 @@ class Progress(Message, frozen=True, tag="progress"):
     sent: tuple[Sent, ...] = ()
 
 
-class Returned(Message, frozen=True, tag="returned"):
-    """A client whose broker has begun another life has told it all that the earlier one knew."""
-
-
 MapMessage = (
     Advertise
     | Unadvertise
@@ -394,7 +440,6 @@ MapMessage = (
     | MoveIn
     | Handover
     | Complete
-    | Cancel
     | Resume
     | Stranded
     | Measure
@@ -403,13 +448,15 @@ MapMessage = (
     | Stay
     | Stayed
     | Neighbours
-    | AdvertisementsTold
     | SubscriptionsWanted
     | SubscriptionsTold
-    | Replicated
-    | Unclaimed
+    | Swept
+    | Passing
+    | Guard
+    | GuardAll
+    | Guarded
+    | ClientRecords
     | Progress
-    | Returned
 )
 """Every message but publications: those that travel as maps."""
 
@@ -417,7 +464,7 @@ AnyMessage = MapMessage | Publish
 """Every message."""
 
 
-_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, Cancel, End, Progress})
+_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, End, Progress})
 
 
 def is_control(message: Message | bytes) -> bool:

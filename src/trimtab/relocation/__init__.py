@@ -1,1 +1,1 @@
-"""Moving publishers closer to their subscribers: POP, GRAPE and the migration protocol."""
+"""Where publishers should be, closer to their subscribers: POP and GRAPE. How they move stands in `broker.moves`."""

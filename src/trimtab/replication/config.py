@@ -51,9 +51,6 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     ask_again_s: float = 5.0
     """The neighbours of a failed broker ask for a replica one after the other at this distance until one is there."""
 
-    clients_return_within_s: float = 30.0
-    """A replica keeps what is for clients of the broker before it for so long; later they are treated as gone."""
-
     kept_max_count: int = 100_000
     """Publications that a replica keeps for those who come late, the latest; some seconds of a busy broker."""
 
@@ -69,7 +66,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
             self.hang_after_s,
             self.progress_every_s,
         )
-        if min(*times_s, self.congested_after_s, self.ask_again_s, self.clients_return_within_s) <= 0:
+        if min(*times_s, self.congested_after_s, self.ask_again_s) <= 0:
             raise ValueError("every time of replication is positive")
         if self.hang_after_s < 2 * self.look_every_s:
             raise ValueError("a neighbour needs two looks to be asked and to answer before it can be said to hang")

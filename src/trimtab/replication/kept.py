@@ -58,6 +58,10 @@ class KeptPublications:
             self._kept.popleft()
             self.forgotten_count += 1
 
+    def all(self) -> list[Publish]:
+        """All of them."""
+        return [kept.message for kept in self._kept]
+
     def for_neighbour(self, name: str, filter: Filter) -> list[Publish]:
         """What a neighbour's late subscription wants and has not got; it counts as sent."""
         found: list[Publish] = []

@@ -58,6 +58,10 @@ class OrderedMerge:
         """Publications that wait."""
         return sum(len(stream.held) for stream in self._streams.values())
 
+    def held(self) -> list[Publish]:
+        """What waits."""
+        return [message for stream in self._streams.values() for _, message in stream.held.values()]
+
     def came(self, way: Way, source: str, message: Publish) -> None:
         """A publication came over one of the ways."""
         stream = self._stream(message.publisher, message.session)

@@ -19,10 +19,11 @@ from trimtab.replication.detection import Look, Signs, Verdict, Watched
 class _Neighbour:
     """What is known of one neighbour."""
 
-    __slots__ = ("asks_next_s", "neighbours", "session", "verdict", "watched")
+    __slots__ = ("asks_next_s", "epoch", "neighbours", "session", "verdict", "watched")
 
-    def __init__(self, session: str, watched: Watched) -> None:
+    def __init__(self, session: str, epoch: int, watched: Watched) -> None:
         self.session = session
+        self.epoch = epoch
         self.watched = watched
         self.neighbours: dict[str, str] = {}
         self.verdict: Verdict = "alive"
@@ -40,10 +41,10 @@ class NeighbourWatch:
         self._look_at_s: float | None = None
         self._is_retired = False
 
-    def came(self, name: str, session: str, now_s: float) -> None:
+    def came(self, name: str, session: str, now_s: float, epoch: int = 1) -> None:
         """A neighbour is there, or a later life of it."""
         known = self._neighbours.get(name)
-        self._neighbours[name] = _Neighbour(session, Watched(self._config, now_s))
+        self._neighbours[name] = _Neighbour(session, epoch, Watched(self._config, now_s))
         if known is not None:
             self._neighbours[name].neighbours = known.neighbours
         if self._look_at_s is None and not self._is_retired:
@@ -103,13 +104,13 @@ class NeighbourWatch:
             if now_s >= known.asks_next_s:
                 known.asks_next_s = now_s + len(everyone) * self._config.ask_again_s
                 found = tuple(sorted(everyone.items()))
-                wanted.append(self._request(name, known.session, look.verdict, found))
+                wanted.append(self._request(name, known, look.verdict, found))
         return wanted
 
     def _request(
-        self, name: str, session: str, verdict: Verdict, found: tuple[tuple[str, str], ...]
+        self, name: str, known: _Neighbour, verdict: Verdict, found: tuple[tuple[str, str], ...]
     ) -> Replace | Assist:
         config = self._config
         if verdict == "congestion":
-            return Assist(name, session, config.protocol, config.assisting == "reordering", found)
-        return Replace(name, session, verdict, config.protocol, found)
+            return Assist(name, known.session, config.protocol, config.assisting == "reordering", found, known.epoch)
+        return Replace(name, known.session, verdict, config.protocol, found, known.epoch)

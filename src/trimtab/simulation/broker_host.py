@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
+from trimtab.broker.uplink import AnyUplink, UplinkScheduler
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.effects import (
@@ -49,7 +50,6 @@ from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Frames, Sending, Transport
 from trimtab.simulation.disk import Disk
 from trimtab.simulation.recording import WorldRecords
-from trimtab.simulation.uplinks import ByDeadline, ControlFirst, FirstInFirstOut, Uplink
 
 _STEP: Final = Step()
 _WAKE: Final = Wake()
@@ -62,6 +62,9 @@ class CheckingObserver:
     def __init__(self, config: BrokerConfig, checker: DeliveryChecker) -> None:
         self._name = config.name
         self._checker = checker
+        self.may_lose_all = False
+        """Whether it is an assistant of a broker that has died: what it has may be lost with it."""
+        self._is_basic = config.replica == "basic" and not config.assists
         self._queued_max_count: int | None = None
         """What may wait for a client, where slow clients lose something; sources of others are held back."""
         if config.slow_policy != "block":
@@ -70,6 +73,15 @@ class CheckingObserver:
     def accepted(self, message: Publish, now_s: float) -> None:
         """It is to be delivered."""
         self._checker.accepted(message.publisher, message.sequence, message.values, now_s)
+
+    def recovered(self, message: Publish) -> None:
+        """It may be acknowledged."""
+        self._checker.recovered(message.publisher, message.sequence)
+
+    def passed_by_stand_in(self, message: Publish) -> None:
+        """It may be lost there."""
+        if self.may_lose_all or self._is_basic:
+            self._checker.may_be_lost(message.publisher, message.sequence)
 
     def dropped(self, client: str, message: Publish) -> None:
         """It is not to be delivered to this client."""
@@ -86,16 +98,11 @@ class CheckingObserver:
 
     def lease_lapsed(self, client: str, subscriptions: Iterable[str]) -> None:
         """Nothing more is to be delivered for these subscriptions."""
-        self._checker.lapsed(subscription_of(wire_id) for wire_id in subscriptions)
+        self._checker.lapsed(list(subscriptions))
 
-
-def subscription_of(wire_id: str) -> str:
-    """The subscription that brokers know by this id, which each move changes.
-
-    >>> subscription_of("alice/s1@3"), subscription_of("alice/s1")
-    ('alice/s1', 'alice/s1')
-    """
-    return wire_id.rpartition("@")[0] or wire_id
+    def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None:
+        """This is not to be delivered."""
+        self._checker.excused(client, [(each.publisher, each.sequence) for each in undelivered])
 
 
 class BrokerHost:
@@ -109,10 +116,11 @@ class BrokerHost:
         transport: Transport,
         closed: list[Close],
         *,
+        observer: CheckingObserver,
         sizes_bytes: Mapping[str, int],
         commit_s: float,
         acknowledge_after_s: float,
-        uplink: Uplink = "turns",
+        uplink: AnyUplink = "turns",
     ) -> None:
         self.name = broker.name
         self.broker = broker
@@ -125,6 +133,7 @@ class BrokerHost:
         """Where channels come from, if anywhere."""
         self.provide: Callable[[Replace | Assist], None] | None = None
         """Who starts replicas and assistants, if anybody does."""
+        self.observer = observer
         self.disk: Disk | None = None
         """What it stores stays when it dies, if it stores anything."""
         self.is_dead = False
@@ -148,14 +157,8 @@ class BrokerHost:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._arrived_s: deque[float] = deque()
         """When the publications of the input queue arrived."""
-        self._turn: OrderedDict[str, None] | FirstInFirstOut | ByDeadline | ControlFirst = OrderedDict()
-        """Peers that may have a frame to send, the one whose turn it is first."""
-        if uplink == "fifo":
-            self._turn = FirstInFirstOut()
-        elif uplink == "deadlines":
-            self._turn = ByDeadline(broker, clock)
-        elif uplink == "control-first":
-            self._turn = ControlFirst(broker)
+        self._uplink = UplinkScheduler(broker.peers, uplink)
+        """Peers that may have a frame to send."""
         self._owing: dict[str, None] = {}
         """Neighbours that are owed nothing but an acknowledgement, which may wait a little."""
         self._wake_s = _NEVER_S
@@ -178,6 +181,11 @@ class BrokerHost:
     def tell(self, event: Event) -> None:
         """Tell the broker something upon which it has nothing to send."""
         self._carry_out(self.broker.handle(event, self._clock.now_s))
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it does nothing any more: it is dead, or hangs for good."""
+        return self._is_stopped
 
     # ---- the connections' side ----
 
@@ -220,9 +228,9 @@ class BrokerHost:
     def mount(self, disk: Disk) -> None:
         """Find what an earlier life has stored."""
         self.disk = disk
-        stored = disk.mount(self._stored)
-        self._carry_out(self.broker.handle(Recovered(stored), self._clock.now_s))
-        self._plan_wake()
+        publications, records = disk.mount(self._stored)
+        self._carry_out(self.broker.handle(Recovered(publications, records), self._clock.now_s))
+        self.pump()
 
     def _stored(self, number: int) -> None:
         if not self.waits(self._stored, number):
@@ -364,12 +372,11 @@ class BrokerHost:
 
         What fits into a short time is committed at once, so that a frame that comes then waits for that time's end.
         """
-        turn = self._turn
+        uplink, now_s = self._uplink, self._clock.now_s
         for peer in self._touched():
-            turn[peer] = None
-        if not turn or self._goes_on_then:
+            uplink.waits(peer, now_s)
+        if self._goes_on_then or not uplink:
             return
-        now_s = self._clock.now_s
         if now_s < self._sends_until_s:
             self._goes_on_then = True
             self._clock.at(self._sends_until_s, self._sent)
@@ -379,13 +386,13 @@ class BrokerHost:
         name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self._sizes_bytes
         sendings: list[Sending] = []
         laid_count = 0
-        while turn:
-            peer, _ = turn.popitem(last=False)
+        while uplink:
+            peer = uplink.take(departs_s)
             frame, has_more = take(peer, departs_s)
             if frame is None:
                 continue
             if has_more:
-                turn.setdefault(peer)
+                uplink.goes_on(peer, departs_s)
             connection = connections.get(peer)
             if type(frame) is Payload and type(message := frame.messages[0]) is Publish:
                 if sizes_bytes and message.publisher in sizes_bytes:
@@ -404,7 +411,7 @@ class BrokerHost:
         if laid_count:
             self._transport.note_bundle(name, laid_count)
         self._sends_until_s = departs_s
-        if turn and departs_s > now_s:
+        if departs_s > now_s and uplink:
             self._goes_on_then = True
             self._clock.at(departs_s, self._sent)
         if sendings:

@@ -55,8 +55,8 @@ class Bug(msgspec.Struct, frozen=True):
 def _forget_uncovering() -> list[Patch]:
     original = RoutingTables.remove_subscription
 
-    def remove_subscription(self: RoutingTables, id: str) -> list[Any]:
-        return [say for say in original(self, id) if not isinstance(say.message, Subscribe)]
+    def remove_subscription(self: RoutingTables, id: str, hop: str) -> list[Any]:
+        return [say for say in original(self, id, hop) if not isinstance(say.message, Subscribe)]
 
     return [(RoutingTables, "remove_subscription", remove_subscription)]
 
@@ -74,8 +74,8 @@ def _forward_covered_only() -> list[Patch]:
 def _forget_late_pull() -> list[Patch]:
     original = RoutingTables.add_advertisement
 
-    def add_advertisement(self: RoutingTables, entry: Any) -> list[Any]:
-        return [say for say in original(self, entry) if not isinstance(say.message, Subscribe)]
+    def add_advertisement(self: RoutingTables, *arguments: Any) -> list[Any]:
+        return [say for say in original(self, *arguments) if not isinstance(say.message, Subscribe)]
 
     return [(RoutingTables, "add_advertisement", add_advertisement)]
 
@@ -205,13 +205,13 @@ def _end_overtakes() -> list[Patch]:
 
 
 def _forget_new_stream() -> list[Patch]:
-    original = ClientSession._end_move
+    original = ClientSession._end_stay
 
-    def end_move(self: ClientSession, move: Any, now_s: float) -> list[Any]:
+    def end_stay(self: ClientSession, move: Any, now_s: float) -> list[Any]:
         move.early.clear()
         return original(self, move, now_s)
 
-    return [(ClientSession, "_end_move", end_move)]
+    return [(ClientSession, "_end_stay", end_stay)]
 
 
 def _drop_too_much() -> list[Patch]:

@@ -42,13 +42,15 @@ class Violation(msgspec.Struct, frozen=True):
 class Subscription:
     """A subscription as the checker sees it."""
 
-    __slots__ = ("client", "ended", "filter", "has_lapsed", "id", "in_force", "last")
+    __slots__ = ("client", "ended", "filter", "has_lapsed", "id", "in_force", "last", "since_count")
 
     def __init__(self, id: str, client: str, filter: Filter) -> None:
         self.id = id
         self.client = client
         self.filter = filter
         self.in_force = False
+        self.since_count = 0
+        """So many publications had been accepted when it came into force."""
         self.ended = False
         self.has_lapsed = False
         """Whether its client was away for longer than its lease and has not come back into force since."""
@@ -72,6 +74,8 @@ class DeliveryChecker:
         """Who else is told of each delivery of a publication, and when it happened."""
         self.let_read: Callable[[str], object] = lambda client: None
         """Has a client read what has arrived for it, before something ends for it."""
+        self.order_is_promised = True
+        """Whether publications of one publisher must come in order."""
         self.delays = Delays()
         self.deliveries_count = 0
         self.accepted_count = 0
@@ -81,14 +85,23 @@ class DeliveryChecker:
         self._matcher: Matcher = Matcher()
         self._due: dict[tuple[str, int], dict[str, None]] = {}
         """By publication: the subscriptions that still wait for it."""
-        self._values: dict[tuple[str, int], Mapping[str, Value]] = {}
-        """Of the latest publications, for subscriptions that were not in force when they were accepted."""
+        self._values: dict[tuple[str, int], tuple[Mapping[str, Value], int]] = {}
+        """The values of the latest publications, and which one in the order of their first acceptance each was."""
         self._note_delay = self.delays.recent_s.append
         self._accepted_until: dict[str, int] = {}
         self._taken_until: dict[str, int] = {}
         self._again_until: dict[str, int] = {}
         """Publishers whose broker died: up to here publications may be accepted again by its replica."""
         self._forgotten_until: dict[str, int] = {}
+        self._had: dict[tuple[str, str], set[int]] | None = None
+        """By subscription and publisher: all that was delivered, where the last number does not tell."""
+        self._is_in_gap = False
+
+    def promise_no_order(self) -> None:
+        """The network does not promise order: remember each delivery, before there is any."""
+        if self.order_is_promised:
+            self.order_is_promised = False
+            self._had = {}
 
     # ---- what happens ----
 
@@ -142,6 +155,13 @@ class DeliveryChecker:
         for id in [id for id in due if self.subscriptions[id].client == client]:
             del due[id]
 
+    def excused(self, client: str, publications: Iterable[tuple[str, int]]) -> None:
+        """A broker has given up what waited for a client that was away for longer than its lease."""
+        for key in publications:
+            due = self._due.get(key, {})
+            for id in [id for id in due if self.subscriptions[id].client == client]:
+                del due[id]
+
     def disconnected(self, client: str) -> None:
         """A broker has disconnected a slow client for good: nothing more may come, and nothing is demanded."""
         self.let_read(client)
@@ -158,6 +178,7 @@ class DeliveryChecker:
             self.advertisements_in_force[id] = None
         elif not subscription.ended and not subscription.in_force:
             subscription.in_force = True
+            subscription.since_count = self.accepted_count
             subscription.has_lapsed = False
             self._matcher.add(id, subscription.filter)
 
@@ -179,17 +200,25 @@ class DeliveryChecker:
         due: dict[str, None] = dict.fromkeys(self._matcher.match(values))  # type: ignore[arg-type]
         if self.accepted_count <= _ALWAYS_SAMPLED_COUNT or self.accepted_count % _SAMPLE_EVERY == 0:
             self._compare_with_brute_force(due, values)
+        ordinal = self.accepted_count
         if self._again_until and sequence <= self._again_until.get(publisher, 0):
-            had = {each.client for each in self.subscriptions.values() if each.last.get(publisher, 0) >= sequence}
+            _, ordinal = self._values.get((publisher, sequence), (values, ordinal))
+            due = {id: None for id in due if self.subscriptions[id].since_count < ordinal}
+            had = {each.client for each in self.subscriptions.values() if self._has_had(each, publisher, sequence)}
             due = {id: None for id in due if self.subscriptions[id].client not in had}
-        if due:
+        if due and not self._is_in_gap:
             self._due[publisher, sequence] = due
-        self._values[publisher, sequence] = values
+        self._values[publisher, sequence] = (values, ordinal)
         if len(self._values) > _VALUES_MAX_COUNT:
             oldest = next(iter(self._values))
             del self._values[oldest]
             self._forgotten_until[oldest[0]] = oldest[1]
         self.delays.fold_if_many()
+
+    def _has_had(self, subscription: Subscription, publisher: str, sequence: int) -> bool:
+        if self._had is not None and not self.order_is_promised:
+            return sequence in self._had.get((subscription.id, publisher), ())
+        return subscription.last.get(publisher, 0) >= sequence
 
     def taken(self, publisher: str, sequence: int) -> None:
         """A publisher was told that its publications up to a number are accepted."""
@@ -208,6 +237,23 @@ class DeliveryChecker:
         for key in lost:
             self._due.pop(key, None)
 
+    def recovered(self, publisher: str, sequence: int) -> None:
+        """A broker has found a publication on its disk that it accepted in an earlier incarnation."""
+        self._accepted_until[publisher] = max(sequence, self._accepted_until.get(publisher, 0))
+
+    def may_be_lost(self, publisher: str, sequence: int) -> None:
+        """A publication is where the protocol in use may lose it: nobody must get it, but whoever does gets it once."""
+        self._due.pop((publisher, sequence), None)
+
+    def begin_gap(self) -> None:
+        """More has failed at once than the level of acknowledgement survives: what is under way may be lost."""
+        self._is_in_gap = True
+        self._due.clear()
+
+    def end_gap(self) -> None:
+        """What is accepted from now on must arrive again."""
+        self._is_in_gap = False
+
     def rejected(self, client: str, about: str, reason: str, now_s: float) -> None:
         """A client's request was refused, which only those who misbehave on purpose may expect."""
         if client in self.misbehaving:
@@ -221,6 +267,7 @@ class DeliveryChecker:
     def delivered_run(self, client: str, run: Sequence[tuple[float, Deliver]]) -> None:
         """A client has handed publications to its application, one after the other."""
         all_due, subscriptions, note_delay, told = self._due, self.subscriptions, self._note_delay, self.on_delivery
+        all_had = self._had
         for at_s, deliver in run:
             publisher, sequence, ids = deliver.publisher, deliver.sequence, deliver.subscriptions
             if publisher[0] == STREAM_MARK:
@@ -240,14 +287,22 @@ class DeliveryChecker:
                 if sequence > last:
                     subscription.last[publisher] = sequence
                 else:
-                    kind = "delivered twice" if sequence == last else "out of order"
-                    self._violate(kind, f"{publisher}:{sequence} after :{last} to {id} at {at_s:.6f} s")
+                    self._check_late(id, publisher, sequence, last, at_s)
+                if all_had is not None:
+                    all_had.setdefault((id, publisher), set()).add(sequence)
             if due is not None and not due:
                 del all_due[key]
 
+    def _check_late(self, id: str, publisher: str, sequence: int, last: int, at_s: float) -> None:
+        """A publication came that is not after the last one of its publisher."""
+        is_repeated = sequence == last or (self._had is not None and sequence in self._had.get((id, publisher), ()))
+        if is_repeated or self.order_is_promised:
+            kind = "delivered twice" if is_repeated else "out of order"
+            self._violate(kind, f"{publisher}:{sequence} after :{last} to {id} at {at_s:.6f} s")
+
     def _check_undemanded(self, subscription: Subscription, client: str, deliver: Deliver, now_s: float) -> None:
         what = f"{deliver.publisher}:{deliver.sequence} to {subscription.id} at {now_s:.6f} s"
-        values = self._values.get((deliver.publisher, deliver.sequence))
+        values, _ = self._values.get((deliver.publisher, deliver.sequence), (None, 0))
         if values is None and 0 < deliver.sequence <= self._forgotten_until.get(deliver.publisher, 0):
             values = deliver.publication.values_by_name  # long ago: only whether it matches can be told
         if subscription.client != client or subscription.ended:
@@ -272,7 +327,7 @@ class DeliveryChecker:
         for publisher, sequence, subscription in self._undelivered():
             if not subscription.ended:
                 self._violate("missing", f"{publisher}:{sequence} to {subscription.id}")
-            elif subscription.last.get(publisher, 0) > sequence:
+            elif subscription.last.get(publisher, 0) > sequence and self.order_is_promised:
                 self._violate(
                     "missing", f"{publisher}:{sequence} to {subscription.id}, which got a later one and ended"
                 )

@@ -106,7 +106,7 @@ class ClientHost:
 
     def __init__(self, session: ClientSession, surroundings: Surroundings, latency_s: float) -> None:
         self.name = session.name
-        self.is_paused = False
+        self.is_paused = self.is_dead = False
         self.session = session
         self.connections: dict[str, Connection] = {}
         """By broker: one, or two during a move."""

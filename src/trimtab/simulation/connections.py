@@ -38,6 +38,7 @@ class Host(Protocol):
 
     name: str
     is_paused: bool
+    is_dead: bool
 
     def greeting(self, peer: str) -> Hello:
         """What to greet a peer with."""
@@ -219,13 +220,15 @@ class Transport:
             connection.add_faults(
                 fault for fault in self._frame_faults if fault.between is None or frozenset(fault.between) == ends
             )
+        connection.hand_to(first)
+        connection.hand_to(second)
         connection.stays_down = False
         self.bring_up(connection)
         return connection
 
     def bring_up(self, connection: Connection) -> None:
-        """Both ends greet each other; each is connected when the other's greeting arrives."""
-        if connection.is_up or connection.stays_down:
+        """Both ends greet each other; each is connected when the other's greeting arrives. The dead greet nobody."""
+        if connection.is_up or connection.stays_down or connection.first.is_dead or connection.second.is_dead:
             return
         connection.is_up = True
         connection.begin_epoch()

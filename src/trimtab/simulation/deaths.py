@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.protocol.effects import Assist
-from trimtab.replication.config import ReplicationConfig
+from trimtab.replication.config import Protocol, ReplicationConfig
 from trimtab.simulation.failures import StandByPool
 from trimtab.simulation.faults import Congest, Crash, Hang
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
+
+
+OPERATOR_REPLACES_AFTER_S: Final = 15.0
+"""Longer than neighbours take to notice a failure and to have the broker replaced."""
 
 
 class Helped(msgspec.Struct, frozen=True):
@@ -25,28 +29,58 @@ class Helped(msgspec.Struct, frozen=True):
     for_s: float
     assistant_at_s: float
     neighbours: tuple[str, ...]
+    protocol: Protocol = "synchronous"
+
+
+class Restart(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
+    """A broker dies and is started again on its machine, unless it has been replaced by then."""
+
+    broker: str
+    at_s: float
+    after_s: float
 
 
 class Deaths(msgspec.Struct, frozen=True):
     """Which brokers fail when, and how long a replica takes to begin."""
 
     replication: ReplicationConfig
-    failures: tuple[Crash | Hang, ...]
+    failures: tuple[Crash | Hang | Restart, ...]
     start_after_s: float
     clients_return_s: float
     acknowledges: Acknowledges
     over_s: float
     """By then all that fail are replaced, and nobody watches any more."""
     helped: tuple[Helped, ...] = ()
+    waits_for_takeovers: bool = False
+    """Whether each failure but the first waits until all takeovers before it have ended and clients are back, which is
+    what `received` and `safe` ask for."""
 
     def declare(self, world: World) -> None:
         """Let it happen in a world."""
         world.failures.provisioner = StandByPool(world, self.start_after_s, machines_count=100)
         world.failures.clients_return_s = self.clients_return_s
+        world.failures.operator_replaces_after_s = OPERATOR_REPLACES_AFTER_S
         for failure in self.failures:
-            world.add_fault(failure)
+            world.at(failure.at_s, self._fail_in_turn, world, failure)
         for each in self.helped:
             world.add_fault(Congest(broker=each.broker, at_s=each.at_s, cpu_mhz=each.cpu_mhz, for_s=each.for_s))
             neighbours = tuple((name, "") for name in each.neighbours)
-            request = Assist(each.broker, "1", self.replication.protocol, True, neighbours)
+            request = Assist(each.broker, "1", each.protocol, True, neighbours)
             world.at(each.assistant_at_s, world.failures.assist, request)
+
+    def _fail_in_turn(self, world: World, failure: Crash | Hang | Restart) -> None:
+        if self.waits_for_takeovers:
+            world.failures.once_mended(lambda: _fail(world, failure))
+        else:
+            _fail(world, failure)
+
+
+def _fail(world: World, failure: Crash | Hang | Restart) -> None:
+    match failure:
+        case Crash(broker=broker, noticed_after_s=noticed_after_s):
+            world.failures.kill(broker, noticed_after_s)
+        case Hang(broker=broker):
+            world.failures.hang(broker)
+        case Restart(broker=broker, after_s=after_s):
+            world.failures.kill(broker)
+            world.at(world.now_s + after_s, world.failures.restart, broker)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trimtab.broker.records import KeptRecords
 from trimtab.protocol.effects import Append, Forget
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import ClientRecord, Publish
 from trimtab.simulation.clock import Clock
 
 WRITE_S = 0.002
@@ -13,24 +14,25 @@ WRITE_S = 0.002
 
 
 class Disk:
-    """A log of publications; one write at a time."""
+    """A log of publications and of clients' records; one write at a time."""
 
     def __init__(self, clock: Clock, write_s: float = WRITE_S) -> None:
         self._clock = clock
         self._write_s = write_s
         self._on_disk: list[Publish] = []
+        self._records = KeptRecords()
         self._writing: list[Append] = []
         self._waiting: list[Append] = []
         self._life = 0
         self._told: Callable[[int], None] = lambda _: None
         self.writes_count = 0
 
-    def mount(self, told: Callable[[int], None]) -> tuple[Publish, ...]:
+    def mount(self, told: Callable[[int], None]) -> tuple[tuple[Publish, ...], tuple[ClientRecord, ...]]:
         """A life of the broker begins: who is told what is stored, and what there is; unfinished writes are lost."""
         self._life += 1
         self._told = told
         self._writing, self._waiting = [], []
-        return tuple(self._on_disk)
+        return tuple(self._on_disk), self._records.all()
 
     def __len__(self) -> int:
         """Publications on the disk."""
@@ -59,6 +61,10 @@ class Disk:
             return
         self.writes_count += 1
         written, self._writing = self._writing, []
-        self._on_disk += [each.publication for each in written]
+        for each in written:
+            if isinstance(each.entry, Publish):
+                self._on_disk.append(each.entry)
+            else:
+                self._records.keep(each.entry)
         self._told(written[-1].number)
         self._write()

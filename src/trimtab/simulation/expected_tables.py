@@ -13,7 +13,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.broker.forwarding import announces_all
-from trimtab.broker.routing import Entry
+from trimtab.broker.routing import Route
 from trimtab.language import Filter
 
 
@@ -65,9 +65,9 @@ def table_mistakes(
             ("advertisements", broker.tables.advertisements, advertisements),
             ("subscriptions", broker.tables.subscriptions, subscriptions),
         ):
-            local = [entry for entry in table.values() if entry.hop not in neighbours]
+            local = [entry for entry in table.values() if not entry.hops.keys() <= neighbours]
             yield from _differences(f"{kind} of {name}'s clients", [p for p in placed if p.broker == name], local, None)
-            strangers = [entry.id for entry in local if entry.hop not in peers]
+            strangers = [entry.id for entry in local if entry.hops.keys() - neighbours - peers]
             if strangers:
                 yield f"{kind} of {name} lead to clients without any: {', '.join(strangers)}"
 
@@ -85,12 +85,12 @@ def _side_of(near: str, far: str, links: Sequence[tuple[str, str]]) -> set[str]:
     return found
 
 
-def _from(table: Mapping[str, Entry], hop: str) -> list[Entry]:
-    return [entry for entry in table.values() if entry.hop == hop]
+def _from(table: Mapping[str, Route], hop: str) -> list[Route]:
+    return [entry for entry in table.values() if hop in entry.hops]
 
 
 def _differences(
-    what: str, expected: Sequence[Placed], found: Sequence[Entry], covers: Callable[[Filter, Filter], bool] | None
+    what: str, expected: Sequence[Placed], found: Sequence[Route], covers: Callable[[Filter, Filter], bool] | None
 ) -> Iterator[str]:
     expected_by_id = {placed.id: placed for placed in expected}
     found_ids = {entry.id for entry in found}
@@ -106,7 +106,7 @@ def _differences(
             yield f"{what}: {placed.id} is not there" + (" and nothing covers it" if covers else "")
 
 
-def _superfluous(what: str, found: Sequence[Entry]) -> Iterator[str]:
+def _superfluous(what: str, found: Sequence[Route]) -> Iterator[str]:
     for entry in found:
         for other in found:
             if entry is not other and entry.filter.covers(other.filter):

@@ -6,8 +6,8 @@ from then on. Whoever starts it makes sure that the life before it is over, as a
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Set
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -21,6 +21,13 @@ from trimtab.simulation.capacity import Capacity
 if TYPE_CHECKING:
     from trimtab.simulation.broker_host import BrokerHost
     from trimtab.simulation.world import World
+
+
+_LOOK_EVERY_S: Final = 0.25
+"""How often is looked whether a takeover has ended, where something waits for that."""
+
+_LOOKS_MAX_COUNT: Final = 400
+"""Whoever waits for the end of takeovers gives up then: most runs are over."""
 
 
 class Provisioner(Protocol):
@@ -59,10 +66,7 @@ class StandByPool:
 
 def lost_with(broker: Broker, lost_before: Set[tuple[str, int]]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
     """What may be lost when a broker dies, and all that was in the memory of a broker that has died until now."""
-    held = [message for _, message in broker.data_waiting()]
-    for peer in broker.peers.values():
-        held += [message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)]
-    lost = {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}
+    lost = _held_by(broker)
     if broker.config.acknowledges == "durable":
         return set(), set(lost_before)  # what was acknowledged is on a disk
     if broker.safe is not None:  # with this broker and with one before it; with any one nothing is lost
@@ -96,6 +100,12 @@ class Failures:
         self._usual_capacities: dict[str, Capacity] = {}
         self.clients_return_s = 0.5
         """Clients try their broker's address again within so long."""
+        self.operator_replaces_after_s: float | None = None
+        """An operator has a broker replaced that nobody else has asked for so long, if there is one: all its
+        neighbours may have died with it."""
+        self._gaps_count = 0
+        self._orphans: dict[str, set[tuple[str, int]]] = {}
+        """With `safe`: what a broker alone has, because the neighbour that had it as well has died; by the broker."""
 
     def kill(self, name: str, noticed_after_s: float = 0.0) -> None:
         """End a broker's process: its connections break, what is under way is lost, and so is all it knew."""
@@ -106,6 +116,8 @@ class Failures:
         world.faults_count["crash"] += 1
         host.stop(is_dead=True)
         self._forget(host)
+        self._forget_assistant_of(name)
+        self._call_operator(host)
         for connection in host.connections.values():
             connection.stays_down = True
             if connection.is_up:
@@ -113,12 +125,99 @@ class Failures:
                 world.transport.take_down(connection, after_s)
 
     def _forget(self, host: BrokerHost) -> None:
-        """Note which publications are lost with a broker, and whose may come again."""
-        broker = host.broker
+        """Note which publications may be lost with a broker, and whose may come again.
+
+        Where one of its neighbours is away, or one of them or itself is being taken over, `received` and `safe` promise
+        nothing until all takeovers have ended: what two adjacent brokers know is nowhere else.
+        """
+        broker, checker = host.broker, self._world.checker
         lost, self.lost_with_brokers = lost_with(broker, self.lost_with_brokers)
+        level = broker.config.acknowledges
+        held = _held_by(broker)
+        if level == "safe":
+            lost |= self._orphans.pop(host.name, set()) & held
+            for name in host.connections:
+                if name in self._world.brokers:
+                    orphans = held & _held_by(self._world.brokers[name].broker)
+                    self._orphans.setdefault(name, set()).update(orphans)
         hosts = self._world.clients
         clients = [name for name in broker.peers if name in hosts and hosts[name].session.broker == broker.name]
-        self._world.checker.broker_died(clients, lost)  # without those on their way here: theirs is another broker
+        # without those on their way here: theirs is another broker
+        checker.broker_died(clients, lost)
+        if level != "durable" and self._meets_another(host):
+            self._gaps_count += 1
+            checker.begin_gap()
+            self._end_gap_when_mended(_LOOKS_MAX_COUNT)
+
+    def _forget_assistant_of(self, name: str) -> None:
+        """An assistant ends with its broker, and what is in its memory until then may be lost."""
+        assistant = self._world.brokers.get(f"{name}~")
+        if assistant is not None:
+            assistant.observer.may_lose_all = True
+            self._world.checker.broker_died((), _held_by(assistant.broker))
+
+    def _call_operator(self, host: BrokerHost) -> None:
+        if self.operator_replaces_after_s is not None and not _is_assistant(host):
+            self._world.at(self._world.now_s + self.operator_replaces_after_s, self._replace_by_hand, host)
+
+    def _replace_by_hand(self, host: BrokerHost) -> None:
+        """What `trimtab replace` does: the operator knows who the neighbours are."""
+        if self._world.brokers[host.name] is not host:
+            return
+        config = host.broker.config
+        assert config.replication is not None
+        neighbours = tuple(
+            (name, "") for name in host.connections if name in self._world.brokers and not name.endswith("~")
+        )
+        protocol = config.replication.protocol
+        self.replace(Replace(host.name, config.session, "by hand", protocol, neighbours, host.broker.epoch))
+
+    def _meets_another(self, host: BrokerHost) -> bool:
+        """Whether a broker dies that is being taken over itself, or whose neighbour is away or being taken over.
+
+        A broker without neighbours counts as well: only its disk could know its clients.
+        """
+        near = [self._world.brokers[name] for name in host.connections if name in self._world.brokers]
+        return (
+            not near
+            or self._is_taking_over(host)
+            or any(each.is_stopped or self._is_taking_over(each) for each in near)
+        )
+
+    def _is_taking_over(self, host: BrokerHost) -> bool:
+        """Whether a later incarnation of a broker has not learnt all routes, or not all its clients have found it."""
+        broker = host.broker
+        if broker.config.epoch == 1:
+            return False
+        return broker.takeover.is_learning or any(
+            peer is None or not peer.link.connected
+            for peer in (
+                broker.peers.get(client.name)
+                for client in self._world.clients.values()
+                if not client.has_left and client.session.broker == host.name
+            )
+        )
+
+    @property
+    def are_mended(self) -> bool:
+        """Whether every broker works and every takeover has ended, as far as clients may notice."""
+        hosts = self._world.brokers.values()
+        return not any(host.is_stopped or self._is_taking_over(host) for host in hosts if not _is_assistant(host))
+
+    def _end_gap_when_mended(self, looks_count: int) -> None:
+        if self.are_mended or not looks_count:
+            self._gaps_count -= 1
+            if not self._gaps_count:
+                self._world.checker.end_gap()
+        else:
+            self._world.at(self._world.now_s + _LOOK_EVERY_S, self._end_gap_when_mended, looks_count - 1)
+
+    def once_mended(self, action: Callable[[], None], looks_count: int = _LOOKS_MAX_COUNT) -> None:
+        """Let something fail now or as soon as all takeovers before it have ended; not at all if they never do."""
+        if self.are_mended:
+            action()
+        elif looks_count:
+            self._world.at(self._world.now_s + _LOOK_EVERY_S, self.once_mended, action, looks_count - 1)
 
     def hang(self, name: str) -> None:
         """Let a broker do nothing any more while its connections stand."""
@@ -126,6 +225,7 @@ class Failures:
         if host is not None and not host.is_dead:
             self._world.faults_count["hang"] += 1
             host.stop(is_dead=False)
+            self._call_operator(host)
 
     def congest(self, name: str, cpu_mhz: float, for_s: float) -> None:
         """Slow a broker's processor down for a while."""
@@ -148,6 +248,7 @@ class Failures:
         config = msgspec.structs.replace(
             host.broker.config,
             name=name,
+            epoch=host.broker.epoch,
             neighbours=(request.broker, *names),
             replica=request.protocol,
             assists=request.broker,
@@ -175,6 +276,7 @@ class Failures:
         config = msgspec.structs.replace(
             before.broker.config,
             session=f"{request.session}+",
+            epoch=request.epoch + 1,
             neighbours=tuple(name for name, _ in request.neighbours),
             replica=request.protocol,
         )
@@ -184,12 +286,22 @@ class Failures:
         """Begin another life of a broker that is dead, on its machine, with nothing but its configuration and disk."""
         before = self._world.brokers[name]
         if before.is_dead:
-            config = before.broker.config
-            self._begin_again(before, msgspec.structs.replace(config, session=f"{config.session}+", replica=""))
+            config, brokers = before.broker.config, self._world.brokers
+            again = msgspec.structs.replace(
+                config,
+                session=f"{config.session}+",
+                epoch=before.broker.epoch + 1,
+                neighbours=tuple(
+                    name for name in before.connections if name in brokers and not _is_assistant(brokers[name])
+                ),
+                replica="",
+            )
+            self._begin_again(before, again)
 
     def _begin_again(self, before: BrokerHost, config: BrokerConfig) -> None:
         world = self._world
-        after = world.start_broker(config, before.capacity, world.agents_for(config.name))
+        capacity = self._usual_capacities.get(config.name, before.capacity)
+        after = world.start_broker(config, capacity, world.agents_for(config.name))
         for peer, connection in before.connections.items():
             client = world.clients.get(peer)
             if client is not None and client.connections.get(config.name) is not connection:
@@ -202,3 +314,17 @@ class Failures:
             connection.stays_down = False
             delay_s = 0.0 if client is None else world.rng.uniform(0.0, self.clients_return_s)
             world.at(world.now_s + delay_s, world.transport.bring_up, connection)
+
+
+def _is_assistant(host: BrokerHost) -> bool:
+    return bool(host.broker.config.assists)
+
+
+def _held_by(broker: Broker) -> set[tuple[str, int]]:
+    """The publications in a broker's memory: in its input, for its peers, kept for late ones, or waiting in order."""
+    held = [message for _, message in broker.data_waiting()]
+    for peer in broker.peers.values():
+        held += [message for message in (*peer.link.undelivered_data(), *peer.queue) if isinstance(message, Publish)]
+    if broker.replacement is not None:
+        held += broker.replacement.held()
+    return {(message.publisher, message.sequence) for message in held if isinstance(message, Publish)}

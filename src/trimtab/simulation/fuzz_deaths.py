@@ -22,25 +22,6 @@ WhoMoves = Literal["none", "clients", "agents"]
 """Who moves: nobody, clients by themselves, or clients whom agents ask for it as well."""
 
 
-def draw_plan_with_replication(seed: int) -> Plan:
-    """A random run of any kind: brokers die at every level of acknowledgement, or a slow one is assisted.
-
-    In half of the runs clients move, in a third of those in which brokers die because of agents in the brokers, too.
-    """
-    moves: WhoMoves = "none" if seed // 6 % 2 == 0 else "agents" if seed // 12 % 3 == 2 else "clients"
-    match seed % 6:
-        case 0:
-            return draw_plan_with_deaths(seed, acknowledges="received", moves=moves)
-        case 2:
-            return draw_plan_with_deaths(seed, acknowledges="durable", moves=moves)
-        case 4:
-            return draw_plan_with_assistants(seed, with_moves=moves != "none")
-        case 5:
-            return draw_plan_with_deaths(seed, "incremental-ordered", "received", moves=moves)
-        case _:
-            return draw_plan_with_deaths(seed, acknowledges="safe", moves=moves)
-
-
 def draw_plan_with_deaths(
     seed: int,
     protocol: Protocol = "synchronous",
@@ -60,7 +41,6 @@ def draw_plan_with_deaths(
         crash_after_s=rng.choice((0.2, 1.0)),
         hang_after_s=5.0,
         ask_again_s=1.0,
-        clients_return_within_s=4.0,
     )
     return msgspec.structs.replace(
         plan,
@@ -116,10 +96,7 @@ def draw_plan_with_assistants(seed: int, *, with_moves: bool = False) -> Plan:
         for_s=rng.uniform(1.0, 10.0),
         assistant_at_s=at_s + rng.uniform(0.0, 2.0),
         neighbours=neighbours,
+        protocol=rng.choice(("synchronous", "incremental")),
     )
-    deaths = plan.deaths
-    replication = msgspec.structs.replace(deaths.replication, protocol=rng.choice(("synchronous", "incremental")))
-    deaths = msgspec.structs.replace(
-        deaths, failures=(), helped=(helped,) if neighbours else (), replication=replication
-    )
+    deaths = msgspec.structs.replace(plan.deaths, failures=(), helped=(helped,) if neighbours else ())
     return msgspec.structs.replace(plan, deaths=deaths)

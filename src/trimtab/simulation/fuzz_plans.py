@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -12,18 +12,25 @@ from trimtab.language import Filter
 from trimtab.simulation.capacity import Capacity
 from trimtab.simulation.deaths import Deaths
 from trimtab.simulation.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
+from trimtab.simulation.fuzz_weights import WEIGHTS
 
 CHURN_S: Final = 20.0
 """Clients act and faults happen during so many seconds; then everything heals and comes to rest."""
 _CLASSES: Final = ("a", "b")
 
 
+What: TypeAlias = Literal[
+    "advertise", "unadvertise", "subscribe", "unsubscribe", "publish", "move", "leave", "leave-acknowledged"
+]
+"""What clients do. They leave if nothing of theirs waits to be acknowledged, or as soon as nothing does."""
+
+
 class Act(msgspec.Struct, frozen=True):
-    """What a client does at a time; `which` picks one of its own subscriptions or advertisements to end."""
+    """What a client does at a time; `which` picks one of its subscriptions or advertisements to end (-1: the last)."""
 
     at_s: float
     client: str
-    what: Literal["advertise", "unadvertise", "subscribe", "unsubscribe", "publish", "move", "leave"]
+    what: What
     filter: Filter | None = None
     values: dict[str, int | str] | None = None
     which: int = 0
@@ -121,22 +128,23 @@ def draw_plan_of_any_speed(seed: int) -> Plan:
         (f"c{number}", rng.choice(brokers), rng.uniform(0.001, 0.05)) for number in range(1, rng.randint(3, 9) + 1)
     ]
     guests = [_draw_guest(rng, number, brokers) for number in range(1, rng.choice((0, 0, 1, 2)) + 1)]
-    slow = rng.random() < 0.3
+    slow = rng.random() < WEIGHTS.slow_brokers
     limits = Random(f"trimtab fuzz limits {seed}")
-    is_balanced = limits.random() < 0.25
+    is_balanced = limits.random() < WEIGHTS.balancing
     coordination = Random(f"trimtab fuzz coordination {seed}")
-    is_coordinated = not is_balanced and coordination.random() < 0.25
+    is_coordinated = not is_balanced and coordination.random() < WEIGHTS.coordinator
     data_window_count, broker_queue_high_count = limits.choice((1, 3, 1024)), limits.choice((1, 5, 4096))
-    channel_acts = _draw_channel_acts(limits, [name for name, _, _ in clients]) if limits.random() < 0.4 else []
+    has_channels = limits.random() < WEIGHTS.channels
+    channel_acts = _draw_channel_acts(limits, [name for name, _, _ in clients]) if has_channels else []
     placing = Random(f"trimtab fuzz placing {seed}")
     may_relocate = not is_coordinated
-    relocation = placing.choice(_RELOCATIONS) if may_relocate and placing.random() < 0.5 else ""
+    relocation = placing.choice(_RELOCATIONS) if may_relocate and placing.random() < WEIGHTS.relocation else ""
     if is_balanced or is_coordinated or relocation:  # agents may send clients to a guest, which therefore stays
         guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
     return Plan(
         seed=seed,
-        subscription_covering=rng.random() < 0.75,
-        advertisement_covering=rng.random() < 0.6,
+        subscription_covering=rng.random() < WEIGHTS.subscription_covering,
+        advertisement_covering=rng.random() < WEIGHTS.advertisement_covering,
         window_frames_count=rng.choice((1, 2, 5, 1024)),
         acknowledge_after_s=rng.choice((0.0, 0.05, 0.5)),
         bundle_s=rng.choice((0.0, 0.0, 0.025)),
@@ -181,7 +189,7 @@ def _draw_channel_acts(rng: Random, clients: list[str]) -> list[ChannelAct]:
 
 def _draw_guest(rng: Random, number: int, brokers: list[str]) -> Guest:
     join_s = rng.uniform(0.5, 8.0)
-    leave_s = join_s + rng.uniform(0.01, 8.0) if rng.random() < 0.6 else None
+    leave_s = join_s + rng.uniform(0.01, 8.0) if rng.random() < WEIGHTS.guest_leaves else None
     return Guest(f"G{number}", rng.choice(brokers), rng.uniform(0.001, 0.08), join_s, leave_s)
 
 
@@ -198,8 +206,8 @@ def _draw_capacity(rng: Random, slow: bool) -> Capacity:
 
 def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]:
     acts: list[Act] = []
-    publishers = [name for name in clients if rng.random() < 0.6] or clients[:1]
-    subscribers = [name for name in clients if rng.random() < 0.7] or clients[-1:]
+    publishers = [name for name in clients if rng.random() < WEIGHTS.publisher] or clients[:1]
+    subscribers = [name for name in clients if rng.random() < WEIGHTS.subscriber] or clients[-1:]
     for name in publishers:
         time_s = rng.uniform(1.0, 4.0)
         for _ in range(rng.randint(1, 3)):
@@ -209,9 +217,9 @@ def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]
         for _ in range(count):
             time_s += rng.expovariate(1 / pace_s)
             chance = rng.random()
-            if chance < 0.06:
+            if chance < WEIGHTS.advertise_again:
                 acts.append(Act(time_s, name, "advertise", filter=_draw_advertisement(rng)))
-            elif chance < 0.12:
+            elif chance < WEIGHTS.advertise_again + WEIGHTS.unadvertise:
                 acts.append(Act(time_s, name, "unadvertise", which=rng.randrange(4)))
             else:
                 acts.append(Act(time_s, name, "publish", values=_draw_values(rng)))
@@ -221,19 +229,19 @@ def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]
         for _ in range(rng.randint(0, 10)):
             time_s += rng.expovariate(1 / rng.choice((0.02, 0.5, 2.0)))
             chance = rng.random()
-            if chance < 0.3:
+            if chance < WEIGHTS.move:
                 acts.append(Act(time_s, name, "move", broker=rng.choice(brokers)))
-            elif chance < 0.5:
+            elif chance < WEIGHTS.move + WEIGHTS.unsubscribe:
                 acts.append(Act(time_s, name, "unsubscribe", which=rng.randrange(6)))
             else:
                 acts.append(Act(time_s, name, "subscribe", filter=_draw_subscription(rng)))
-    acts.extend(Act(rng.uniform(4.0, CHURN_S), name, "leave") for name in clients if rng.random() < 0.15)
+    acts.extend(Act(rng.uniform(4.0, CHURN_S), name, "leave") for name in clients if rng.random() < WEIGHTS.leave)
     return sorted((act for act in acts if act.at_s < CHURN_S), key=lambda act: act.at_s)
 
 
 def _with_relocations(acts: list[Act], rng: Random, brokers: list[str]) -> list[Act]:
-    """In half of the runs publishers move, among their publications and all the time."""
-    if rng.random() < 0.5:
+    """In some of the runs publishers move, among their publications and all the time."""
+    if rng.random() < 1 - WEIGHTS.publishers_move:
         return acts
     relocations: list[Act] = []
     for name in dict.fromkeys(act.client for act in acts if act.what == "advertise"):
@@ -282,30 +290,31 @@ def _draw_advertisement(rng: Random) -> Filter:
 
 def _draw_faults(rng: Random, brokers: list[str], links: list[tuple[str, str, float]]) -> list[Fault]:
     faults: list[Fault] = []
+    kinds = [kind for kind, weight in WEIGHTS.fault.items() for _ in range(weight)]
     for _ in range(rng.choice((0, 1, 3, 6))):
         at_s = rng.uniform(0.0, CHURN_S)
         first, second, _ = rng.choice(links)
-        between = None if rng.random() < 0.3 else (first, second)
+        between = None if rng.random() < WEIGHTS.fault_everywhere else (first, second)
         probability = rng.choice((0.02, 0.2, 0.6))
         for_s = min(rng.uniform(0.5, 10.0), CHURN_S - at_s)
-        match rng.randrange(8):
-            case 0:
+        match rng.choice(kinds):
+            case "drop":
                 faults.append(Drop(between=between, at_s=at_s, for_s=for_s, probability=probability))
-            case 1:
+            case "duplicate":
                 faults.append(Duplicate(between=between, at_s=at_s, for_s=for_s, probability=probability))
-            case 2:
+            case "delay":
                 delay_s = rng.choice((0.1, 2.0))
                 faults.append(Delay(between=between, at_s=at_s, for_s=for_s, probability=probability, delay_s=delay_s))
-            case 3:
+            case "reorder":
                 faults.append(
                     Reorder(
                         between=between, at_s=at_s, for_s=for_s, probability=probability, spread_s=rng.uniform(0.1, 1)
                     )
                 )
-            case 4:
+            case "partition":
                 inside = tuple(name for name in brokers if rng.random() < 0.5)
                 faults.append(Partition(brokers=inside, at_s=at_s, for_s=rng.uniform(0.1, 5.0)))
-            case 5:
+            case "pause":
                 faults.append(Pause(broker=rng.choice(brokers), at_s=at_s, for_s=rng.uniform(0.1, 5.0)))
             case _:
                 down_s = rng.uniform(0.01, 5.0)

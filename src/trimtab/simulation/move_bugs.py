@@ -1,88 +1,86 @@
-"""Deliberate mistakes in the moves of publishers, to show that the fuzzer would find them; see `bugs`."""
+"""Deliberate mistakes in the moves of clients, to show that the fuzzer would find them; see `bugs`."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from trimtab.broker.moves import Moves
-from trimtab.broker.routing import RoutingTables
+from trimtab.broker.peers import Peer
+from trimtab.broker.routing import Route, RoutingTables
 from trimtab.client.moving import Move
 from trimtab.client.session import ClientSession
-from trimtab.protocol.messages import Subscribe
-from trimtab.relocation.migration import Migrations, Path
+from trimtab.protocol.messages import Handover, Stay, Stayed
 
 Patch = tuple[Any, str, Any]
 """An object, the name of an attribute, and what replaces it."""
 
 
 def _turn_when_the_update_passes() -> list[Patch]:
-    original = Migrations.prepare
+    original = Moves.handover
 
-    def prepare(self: Migrations, path: Path, now_s: float) -> None:
-        original(self, path, now_s)
-        moves = self._routes
-        assert isinstance(moves, Moves)
-        tables = moves._broker.tables
-        for each in path.advertisements:
-            entry = tables.advertisements.get(each.id)
-            if entry is not None and entry.hop == path.towards_old:
-                moves.turn(path, each, path.towards_old, now_s)
+    def handover(self: Moves, source: Peer, message: Handover, now_s: float) -> None:
+        original(self, source, message, now_s)
+        broker = self._broker
+        towards = broker.reach.towards(message.old_broker)
+        if message.old_broker == broker.name or towards is None:
+            return
+        for id in broker.tables.ids_from(broker.tables.advertisements, towards):
+            if id.startswith(f"{message.client}/") and source.name in broker.tables.advertisements[id].hops:
+                broker.interests.end_advertisement(broker.peers[towards], id, now_s)
 
-    return [(Migrations, "prepare", prepare)]
+    return [(Moves, "handover", handover)]
 
 
 def _forget_to_lead() -> list[Patch]:
-    original = RoutingTables.turn
+    original = RoutingTables._pull
 
-    def turn(self: RoutingTables, *arguments: Any) -> list[Any]:
-        return [say for say in original(self, *arguments) if not isinstance(say.message, Subscribe)]
+    def pull(self: RoutingTables, route: Route, hop: str) -> list[Any]:
+        return [] if route.comes_from_other_than(hop) else original(self, route, hop)
 
-    def lead(self: RoutingTables, entry: Any) -> list[Any]:
-        self.advertisements[entry.id] = entry
-        self._led[entry.id] = None
-        return []
-
-    return [(RoutingTables, "turn", turn), (RoutingTables, "lead", lead)]
+    return [(RoutingTables, "_pull", pull)]
 
 
 def _leave_the_old_routes() -> list[Patch]:
-    original = RoutingTables.turn
-
-    def turn(self: RoutingTables, entry: Any, came_from: str, led_id: str) -> list[Any]:
-        return original(self, entry, "", led_id)
-
-    return [(RoutingTables, "turn", turn)]
+    return [(RoutingTables, "_push_back", lambda self, hop: [])]
 
 
 def _resume_too_early() -> list[Patch]:
-    original = ClientSession._end_move
+    original = ClientSession._end_stay
 
-    def end_move(self: ClientSession, move: Move, now_s: float) -> list[Any]:
-        move.may_publish = True
+    def end_stay(self: ClientSession, move: Move, now_s: float) -> list[Any]:
+        move.answered_s = now_s
         return original(self, move, now_s)
 
-    return [(ClientSession, "_end_move", end_move)]
+    return [(ClientSession, "_end_stay", end_stay)]
 
 
 def _move_before_acceptance() -> list[Patch]:
-    original = ClientSession._ask_to_move_in
+    original = ClientSession._ask_when_ready
 
-    def ask_to_move_in(self: ClientSession, move: Move, now_s: float) -> None:
+    def ask_when_ready(self: ClientSession, move: Move, now_s: float) -> None:
         unaccepted, self._unaccepted = self._unaccepted, type(self._unaccepted)()
         original(self, move, now_s)
         self._unaccepted = unaccepted
 
-    return [(ClientSession, "_ask_to_move_in", ask_to_move_in)]
+    return [(ClientSession, "_ask_when_ready", ask_when_ready)]
 
 
 def _forget_to_cancel() -> list[Patch]:
-    return [(Moves, "_pass_on", lambda self, message, now_s: None)]
+    original = Moves.stay
+
+    def stay(self: Moves, peer: Peer, message: Stay, now_s: float) -> None:
+        if peer.role == "client" and not peer.is_leaving and message.stay > peer.leaving_for:
+            self._broker.send(peer.name, Stayed(stay=message.stay), now_s)
+        else:
+            original(self, peer, message, now_s)
+
+    return [(Moves, "stay", stay)]
 
 
 MOVE_BUGS: Final = (
     (
         "turn-when-the-update-passes",
-        "a publisher's routes are turned before its old publications have passed",
+        "a publisher's old routes end before its old publications have passed",
         _turn_when_the_update_passes,
     ),
     ("forget-to-lead", "subscriptions are not led to where a publisher moves", _forget_to_lead),
@@ -93,6 +91,6 @@ MOVE_BUGS: Final = (
         "a publisher moves before its old broker has accepted what it published",
         _move_before_acceptance,
     ),
-    ("forget-to-cancel", "what was prepared for a move that is undone stays", _forget_to_cancel),
+    ("forget-to-cancel", "a stay that the client has given up is not burned", _forget_to_cancel),
 )
 """Their names, what they do, and what they replace."""

@@ -14,8 +14,8 @@ def check_queues(world: World) -> None:
     From each source at most a window of data is in the input, and an output queue passes its mark by one publication at
     most: the one that makes the broker hold its sources back. Clients' queues are looked at where they hold back too.
     Where brokers are replaced, windows that were sent to one before its replica count twice at most, and what goes to a
-    replica again is what was sent and not acknowledged, or where brokers acknowledge what is safe, not done. Where the
-    ways of an assistant and its broker meet, what has come in order at once goes on at once.
+    replica again comes on top of what waits for it. Where the ways of an assistant and its broker meet, what has come
+    in order at once goes on at once.
     """
     for node in world.brokers.values():
         broker = node.broker
@@ -23,8 +23,7 @@ def check_queues(world: World) -> None:
         window_count = link.data_window_count
         again_count = 0
         if broker.replacement is not None:
-            again_count = link.window_frames_count if broker.safe is None else link.data_window_count
-            again_count += broker.replacement.assistance.released_max_count
+            again_count = broker.replacement.assistance.released_max_count
         for source, count in Counter(source for source, _ in broker.data_waiting()).items():
             if source in broker.peers and count > window_count * (1 if broker.replacement is None else 2):
                 world.checker.violate(
@@ -35,7 +34,7 @@ def check_queues(world: World) -> None:
             if peer.role == "client" and broker.config.slow_policy != "block":
                 continue
             count = sum(isinstance(message, Publish) for message in peer.link.data)
-            if count > peer.queue_max_count + 1 + again_count:
+            if count > peer.queue_max_count + 1 + again_count + peer.again_count:
                 world.checker.violate(
                     "output", f"{count} publications wait in {broker.name} for {peer.name} ({world.now_s:.3f} s)"
                 )

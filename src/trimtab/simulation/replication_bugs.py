@@ -1,111 +1,174 @@
-"""Deliberate mistakes in the replacement of brokers, to show that the fuzzer would find them."""
+"""Deliberate mistakes in the replacement of brokers, to show that the fuzzer would find them; see `bugs`."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from trimtab.broker.assistance import Assistance
 from trimtab.broker.durable import DurableDelivery
+from trimtab.broker.input_queues import InputQueues
+from trimtab.broker.late import LateRoutes
 from trimtab.broker.moves import Moves
-from trimtab.broker.replacement import Replacement
-from trimtab.broker.replica import ReplicaDuties
+from trimtab.broker.peers import Peer
+from trimtab.broker.routing import Route, RoutingTables
+from trimtab.broker.sessions import Sessions
+from trimtab.broker.takeover import Takeover
+from trimtab.protocol.effects import Forget
+from trimtab.protocol.frames import Hello
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import Unclaimed
-from trimtab.replication.absent import AbsentClients
-from trimtab.replication.conversation import Conversation
-from trimtab.replication.handed_on import HandedOn, HandedOnOne
+from trimtab.protocol.messages import AnyMessage, ClientRecord, Complete, Synced
 from trimtab.replication.kept import KeptPublications
 from trimtab.replication.merge import OrderedMerge
-from trimtab.replication.safe_link import SafeLink
+from trimtab.replication.retention import Item, RetainingLink, Retention
 from trimtab.simulation.bugs import Bug
 from trimtab.simulation.move_bugs import Patch
+from trimtab.simulation.takeover_bugs import TAKEOVER_BUGS, sweeping_only
+
+# ---- what is retained ----
 
 
 def _forget_what_arrived() -> list[Patch]:
-    return [(SafeLink, "undelivered_data", Link.undelivered_data)]
+    return [(RetainingLink, "undelivered_data", Link.undelivered_data)]
 
 
 def _answer_too_early() -> list[Patch]:
-    return [(HandedOnOne, "has_arrived", lambda self: True)]
+    return [(Item, "has_arrived", lambda self: True)]
 
 
 def _done_when_processed() -> list[Patch]:
-    original = SafeLink.did
+    original = RetainingLink.did
 
-    def did(self: SafeLink, count: int = 1) -> bool:
-        original(self, count)
-        return Link.did(self, count)
+    def did(self: RetainingLink, count: int = 1) -> bool:
+        is_due = original(self, count)
+        return self.tell_done(self.stepped_count) or is_due
 
-    return [(SafeLink, "did", did)]
+    return [(RetainingLink, "did", did)]
 
 
 def _lose_the_place() -> list[Patch]:
-    return [(HandedOn, "relink", lambda self, old, new: None)]
+    return [(Retention, "relink", lambda self, old, new: None)]
+
+
+def _forget_the_absent() -> list[Patch]:
+    original = Retention.note
+
+    def note(self: Retention, link: Link) -> None:
+        if link.connected:
+            original(self, link)
+
+    return [(Retention, "note", note)]
+
+
+def _forget_what_is_stored() -> list[Patch]:
+    original = DurableDelivery.stored
+
+    def stored(self: DurableDelivery, number: int, now_s: float) -> None:
+        before = [(source, sequence) for each, source, sequence in self._unstored if each <= number]
+        original(self, number, now_s)
+        for source, sequence in before:
+            if source in self._logged:
+                self._broker.later.append(Forget(source, self._logged[source][0], sequence))
+
+    return [(DurableDelivery, "stored", stored)]
+
+
+def _recover_nothing() -> list[Patch]:
+    original = DurableDelivery.recovered
+
+    def recovered(self: DurableDelivery, publications: Any, records: Any, now_s: float) -> None:
+        original(self, (), records, now_s)
+
+    return [(DurableDelivery, "recovered", recovered)]
+
+
+# ---- replicas ----
 
 
 def _go_on_at_once() -> list[Patch]:
-    return [(Link, "hold_data", lambda self: None)]
+    return [(InputQueues, "gate", lambda self, *, is_closed: None)]
 
 
 def _keep_nothing() -> list[Patch]:
     return [(KeptPublications, "add", lambda self, message, source, sent_to: None)]
 
 
-def _forget_the_absent() -> list[Patch]:
-    return [(AbsentClients, "hand_on", lambda self, message: None)]
-
-
 def _give_piecemeal() -> list[Patch]:
-    return [(ReplicaDuties, "client_came", lambda self, peer, hello: None)]
+    original = Takeover.__init__
+
+    def init(self: Takeover, broker: Any) -> None:
+        original(self, broker)
+        self.holds_clients = False
+
+    return [(Takeover, "__init__", init)]
 
 
 def _forget_unclaimed() -> list[Patch]:
-    return [(ReplicaDuties, "unclaimed", lambda self, peer, message, now_s: None)]
+    return sweeping_only("broker")
 
 
 def _end_unclaimed_at_once() -> list[Patch]:
-    original = ReplicaDuties.unclaimed
+    original = Takeover._complete
 
-    def unclaimed(self: ReplicaDuties, peer: Any, message: Unclaimed, now_s: float) -> None:
-        is_over, self.is_over = self.is_over, True
-        original(self, peer, message, now_s)
-        self.is_over = is_over
+    def complete(self: Takeover, now_s: float) -> None:
+        original(self, now_s)
+        for peer in list(self._broker.peers.values()):
+            if peer.role == "client" and not peer.link.connected:
+                self._broker.interests.end_all_of(peer, now_s)
 
-    return [(ReplicaDuties, "unclaimed", unclaimed)]
+    return [(Takeover, "_complete", complete)]
 
 
 def _tell_no_subscriptions() -> list[Patch]:
-    return [(Replacement, "advertised", lambda self, peer, filter, now_s: None)]
+    original = RoutingTables._pull
+
+    def pull(self: RoutingTables, route: Route, hop: str) -> list[Any]:
+        return original(self, route, hop) if self.neighbours.get(hop) == 1 else []
+
+    return [(RoutingTables, "_pull", pull)]
 
 
 def _confirm_for_absent_clients() -> list[Patch]:
-    return [(ReplicaDuties, "holds_back", lambda self, entry: False)]
+    original = Takeover._awaits_besides
+
+    def awaits_besides(self: Takeover, name: str) -> bool:
+        due, self._records_due = self._records_due, {}
+        awaits = original(self, name)
+        self._records_due = due
+        return awaits
+
+    return [(Takeover, "_awaits_besides", awaits_besides)]
 
 
 def _complete_too_early() -> list[Patch]:
-    original = Conversation.advertisements_told
+    original = Takeover.handle
 
-    def advertisements_told(self: Conversation, neighbour: str) -> list[Any]:
-        self._subscriptions_due.pop(neighbour, None)
-        return original(self, neighbour)
+    def handle(self: Takeover, peer: Peer, message: AnyMessage, now_s: float) -> bool:
+        if isinstance(message, Synced):
+            self._subscriptions_due.pop(peer.name, None)
+        return original(self, peer, message, now_s)
 
-    return [(Conversation, "advertisements_told", advertisements_told)]
-
-
-def _forget_what_is_stored() -> list[Patch]:
-    original = DurableDelivery.stored
-
-    def stored(self: DurableDelivery, number: int) -> None:
-        before = [(source, sequence) for each, source, sequence in self._unstored if each <= number]
-        original(self, number)
-        for source, sequence in before:
-            self._forget(source, self._sessions[source], sequence)
-
-    return [(DurableDelivery, "stored", stored)]
+    return [(Takeover, "handle", handle)]
 
 
-def _recover_nothing() -> list[Patch]:
-    return [(DurableDelivery, "recovered", lambda self, publications, now_s: None)]
+def _pass_on_what_is_known() -> list[Patch]:
+    return [(LateRoutes, "choose_hops", lambda self, source, hops: hops)]
+
+
+def _hand_over_from_another_life() -> list[Patch]:
+    adopt_before, connected_before = Sessions.adopt, Sessions.connected
+
+    def adopt(self: Sessions, record: ClientRecord, now_s: float) -> Peer | None:
+        return adopt_before(self, msgspec.structs.replace(record, burned=0), now_s)
+
+    def connected(self: Sessions, name: str, hello: Hello, now_s: float) -> list[Any]:
+        return connected_before(self, name, msgspec.structs.replace(hello, burned=0), now_s)
+
+    return [(Sessions, "adopt", adopt), (Sessions, "connected", connected)]
+
+
+# ---- assistants ----
 
 
 def _merge_at_once() -> list[Patch]:
@@ -113,38 +176,27 @@ def _merge_at_once() -> list[Patch]:
 
 
 def _send_back_to_the_assisted() -> list[Patch]:
-    return [(Assistance, "_choose_hops", lambda self, source, hops: hops)]
-
-
-def _pass_on_what_is_known() -> list[Patch]:
-    return [(ReplicaDuties, "_add_those_who_may_want_it", lambda self, source, hops: hops)]
+    return [(Assistance, "choose_hops", lambda self, source, hops: hops)]
 
 
 def _lead_to_lost_moves() -> list[Patch]:
-    return [(Moves, "after_loss", lambda self, message: message)]
+    original = Moves.complete
 
+    def complete(self: Moves, message: Complete, now_s: float) -> list[Any]:
+        return original(self, msgspec.structs.replace(message, is_lost=False), now_s)
 
-def _hand_over_from_another_life() -> list[Patch]:
-    return [(Moves, "_is_of_this_life", lambda self, message: True)]
+    return [(Moves, "complete", complete)]
 
 
 def _begin_during_moves() -> list[Patch]:
-    return [(Moves, "is_publisher_under_way", False)]
+    return [(Moves, "is_publisher_under_way", lambda self, now_s: False)]
 
 
 def _hand_over_on_two_ways() -> list[Patch]:
     return [(Moves, "_may_be_overtaken", lambda self, neighbour: False)]
 
 
-_FIRST_SEEDS: Final = {
-    "begin-during-moves": 2_870,
-    "confirm-for-absent-clients": 560,
-    "forget-the-absent": 9_360,
-    "forget-what-is-stored": 200,
-    "hand-over-on-two-ways": 800,
-    "lead-to-lost-moves": 100,
-    "recover-nothing": 200,
-}
+_FIRST_SEEDS: Final[dict[str, int]] = {}
 """Where to begin to look for those that few runs show."""
 
 REPLICATION_BUGS: Final = tuple(
@@ -158,42 +210,38 @@ REPLICATION_BUGS: Final = tuple(
         ("answer-too-early", "a publication is acknowledged before others have it", _answer_too_early),
         ("done-when-processed", "a broker says that it has handed on what stands in its queues", _done_when_processed),
         ("lose-the-place", "what waits to arrive at a dead broker does not wait for its replica", _lose_the_place),
+        ("forget-the-absent", "a broker has done what it alone has for clients that are away", _forget_the_absent),
+        ("forget-what-is-stored", "a disk forgets what has not been delivered yet", _forget_what_is_stored),
+        ("recover-nothing", "a replica does not go on with what is on the disk", _recover_nothing),
         ("go-on-at-once", "publications do not wait for the routes of a replica", _go_on_at_once),
-        ("keep-nothing", "a replica keeps nothing for clients that return", _keep_nothing),
-        (
-            "forget-the-absent",
-            "a replica answers for what it alone keeps for clients that have yet to return",
-            _forget_the_absent,
-        ),
-        ("give-piecemeal", "a client that returns gets publications before it has said all it wants", _give_piecemeal),
-        ("forget-unclaimed", "what no neighbour has told again stays in tables for ever", _forget_unclaimed),
+        ("keep-nothing", "a replica keeps nothing for those who come late", _keep_nothing),
+        ("give-piecemeal", "a client that returns is heard before it is known what it wanted", _give_piecemeal),
+        ("forget-unclaimed", "what no client has told again stays in tables for ever", _forget_unclaimed),
         ("end-unclaimed-at-once", "routes of absent clients end before they can return", _end_unclaimed_at_once),
         ("tell-no-subscriptions", "a replica is not told what the broker before it was", _tell_no_subscriptions),
         (
             "confirm-for-absent-clients",
-            "a new advertisement is confirmed while clients are absent that may want what it announces",
+            "a broker says that it has told all while its clients, who are away, are not known",
             _confirm_for_absent_clients,
         ),
         ("complete-too-early", "a replica does not wait for subscriptions", _complete_too_early),
-        ("forget-what-is-stored", "a disk forgets what has not been delivered yet", _forget_what_is_stored),
-        ("recover-nothing", "a replica does not go on with what is on the disk", _recover_nothing),
+        (
+            "pass-on-what-is-known",
+            "a replica passes nothing on to neighbours that have yet to say what they want",
+            _pass_on_what_is_known,
+        ),
+        (
+            "hand-over-from-another-life",
+            "a replica hands over a client that has given up its stay in another life of its broker",
+            _hand_over_from_another_life,
+        ),
         ("merge-at-once", "publications that took two ways are not put in order", _merge_at_once),
         (
             "send-back-to-the-assisted",
             "what comes from an assistant goes to the broker that it assists as well",
             _send_back_to_the_assisted,
         ),
-        (
-            "pass-on-what-is-known",
-            "a replica passes nothing on to neighbours that have yet to say what they want",
-            _pass_on_what_is_known,
-        ),
-        ("lead-to-lost-moves", "a move that is lost with a broker goes on through its replica", _lead_to_lost_moves),
-        (
-            "hand-over-from-another-life",
-            "a replica hands over a client that has undone its move in another life of its broker",
-            _hand_over_from_another_life,
-        ),
+        ("lead-to-lost-moves", "a move whose marker could not pass goes on", _lead_to_lost_moves),
         (
             "begin-during-moves",
             "an assistant takes part while a publisher's stream turns at the broker that it assists",
@@ -204,6 +252,7 @@ REPLICATION_BUGS: Final = tuple(
             "a marker passes a broker that has an assistant, although publications may come behind it",
             _hand_over_on_two_ways,
         ),
+        *TAKEOVER_BUGS,
     )
 )
 """All of them; they show in runs in which brokers die."""

@@ -27,6 +27,7 @@ from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import SlowPolicy
 from trimtab.broker.policies import Policy, check_policy
 from trimtab.broker.protection import ProtectionConfig
+from trimtab.broker.uplink import AnyUplink
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.protocol.messages import Within
 from trimtab.relocation.config import RelocationConfig
@@ -36,7 +37,6 @@ from trimtab.simulation.clusters import ClustersPart, brokers_of, links_of
 from trimtab.simulation.faults import Cut, Fault, FrameFault, Partition, Pause
 from trimtab.simulation.shipped import shipped_texts
 from trimtab.simulation.topics import CrisisPart, TopicPart, Topics
-from trimtab.simulation.uplinks import Uplink
 
 Uniform: TypeAlias = tuple[float, float]
 """The ends of a uniform distribution."""
@@ -66,7 +66,7 @@ class NetworkPart(_Part, frozen=True, kw_only=True):
     enforce_capacities: bool = True
     meter_window_s: float = 10.0
     """Rates are means over so long."""
-    uplink: Uplink = "turns"
+    uplink: AnyUplink = "turns"
     """How the output queues of a broker share its bandwidth."""
 
 

@@ -153,9 +153,7 @@ def run_once(row: TableRow, seed: int) -> TableRun:
 def _build(world: World, rng: Random, row: TableRow) -> list[tuple[str, str]]:
     links = [(FAULTY, f"N{number}") for number in range(1, rng.randint(2, 4) + 1)]
     links += [(near, f"{near}b") for _, near in list(links) if rng.random() < 0.4]
-    replication = ReplicationConfig(
-        protocol=row.protocol, look_every_s=0.1, crash_after_s=0.2, ask_again_s=2.0, clients_return_within_s=5.0
-    )
+    replication = ReplicationConfig(protocol=row.protocol, look_every_s=0.1, crash_after_s=0.2, ask_again_s=2.0)
     covering = rng.random() < 0.5
     for name in dict.fromkeys(end for link in links for end in link):
         neighbours = tuple(end for link in links if name in link for end in link if end != name)

@@ -16,6 +16,7 @@ import msgspec
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
+from trimtab.broker.uplink import AnyUplink
 from trimtab.client.config import HOLD_BACK_WITHIN_S, MOVE_WITHIN_S, REACH_WITHIN_S, ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, Publication, Value
@@ -39,7 +40,6 @@ from trimtab.simulation.failures import Failures
 from trimtab.simulation.faults import Congest, Crash, Cut, Fault, FrameFault, Hang, Partition, Pause
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.trace import Trace
-from trimtab.simulation.uplinks import Uplink
 
 
 class World:
@@ -54,7 +54,7 @@ class World:
         clients_acknowledge_after_s: float | None = None,
         bundle_s: float = 0.0,
         move_within_s: float = MOVE_WITHIN_S,
-        uplink: Uplink = "turns",
+        uplink: AnyUplink = "turns",
     ):
         """A world without anybody.
 
@@ -63,7 +63,7 @@ class World:
         brokers with a bandwidth commit what they send for that length; each frame keeps its own modelled time.
         `uplink` says how the output queues of a broker share its bandwidth.
         """
-        self._uplink: Uplink = uplink
+        self._uplink: AnyUplink = uplink
         self._sizes_bytes: dict[str, int] = {}
         """The sizes of publications on the wire by publisher, of those whose publications are not of the usual size."""
         self._link_config = link or LinkConfig()
@@ -192,12 +192,16 @@ class World:
 
     def start_broker(self, config: BrokerConfig, capacity: Capacity, agents: Sequence[Agent]) -> BrokerHost:
         """Start a broker on a machine of its own; one of the same name is found no more."""
+        observer = CheckingObserver(config, self.checker)
+        if config.order == "any":
+            self.checker.promise_no_order()
         host = self.brokers[config.name] = BrokerHost(
-            Broker(config, agents, self.now_s, observer=CheckingObserver(config, self.checker)),
+            Broker(config, agents, self.now_s, observer=observer),
             capacity,
             self.clock,
             self.transport,
             self.closed,
+            observer=observer,
             sizes_bytes=self._sizes_bytes,
             commit_s=self._bundle_s,
             acknowledge_after_s=self._acknowledge_after_s,

@@ -52,6 +52,8 @@ class Case(msgspec.Struct, frozen=True):
     """Brokers and the peers to whom to send is an event of its own."""
     slow_brokers: tuple[str, ...] = ()
     """Brokers for which to process a publication is an event of its own."""
+    busy_brokers: tuple[str, ...] = ()
+    """Brokers for which to process all that has arrived is an event of its own."""
     data_window_count: int = 1024
     """Publications that may be under way on a link of a broker."""
     levels: tuple[Acknowledges, ...] = ("safe", "durable")
@@ -230,6 +232,17 @@ CASES: Final[tuple[Case, ...]] = (
         _SETUP,
         ((_publish(1),), (_move("s", "B4"), Act("s", "unsubscribe", id="s/s1"))),
         dies=("B2",),
+    ),
+    Case(
+        "earlier-epoch",
+        "s at B2 subscribes and unsubscribes; B2 dies while B1 is busy and has not processed what B2 said (rule 4)",
+        _LINE,
+        _clients("B1", "B2"),
+        (Act("p", "advertise", "a > 0"),),
+        ((_publish(1),), (Act("s", "subscribe", "a > 0"), Act("s", "unsubscribe", id="s/s1"))),
+        dies=("B2",),
+        busy_brokers=("B1",),
+        levels=_ALL_LEVELS,
     ),
     Case(
         "two-stays",

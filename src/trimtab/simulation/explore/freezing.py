@@ -28,6 +28,7 @@ NOT_DECIDING: Final = frozenset(
         "_checker",  # who is told what a broker does
         "acks_count",  # a sign of life for those who watch, and nobody watches
         "delays",
+        "now_s",  # the time of the last event
         "deliveries_count",
         "accepted_count",
         "published_count",

@@ -32,14 +32,14 @@ def first_incarnation(
         acknowledges=level,
         link=LinkConfig(data_window_count=data_window_count),
         client_lease_s=LEASE_S,
-        replication=ReplicationConfig(clients_return_within_s=4.0),
+        replication=ReplicationConfig(),
     )
 
 
 def next_incarnation(before: BrokerConfig, taken_by: TakenBy) -> BrokerConfig:
     """A broker that takes the place of one that is dead."""
     replica = "synchronous" if taken_by == "replica" else ""
-    return msgspec.structs.replace(before, session=f"{before.session}+", replica=replica)
+    return msgspec.structs.replace(before, session=f"{before.session}+", replica=replica, epoch=before.epoch + 1)
 
 
 def client_of(name: str) -> ClientConfig:

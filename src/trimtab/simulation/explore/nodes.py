@@ -6,7 +6,8 @@ node's number, the event and the time alone: of the many orders in which the eve
 the same happen to each of its nodes.
 
 A broker does all its steps and sends all its frames at once, unless the case says that it steps slowly, or that its
-uplink to a peer is slow: then a step, or to send what waits for that peer, is an event of its own.
+uplink to a peer is slow: then a step, or to send what waits for that peer, is an event of its own. A broker that the
+case calls busy does nothing with what has arrived until it does all of it, which is an event of its own as well.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from trimtab.protocol.events import (
 )
 from trimtab.protocol.events import Step as StepEvent
 from trimtab.protocol.frames import Ack, Hello, Payload
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import ClientRecord, Publish
 from trimtab.simulation.broker_host import CheckingObserver
 from trimtab.simulation.explore.cases import Act, Case
 from trimtab.simulation.explore.freezing import freeze
@@ -146,11 +147,13 @@ class Nodes:
 
     # ---- beginnings ----
 
-    def begin_broker(self, config: BrokerConfig, stored: Sequence[Publish], now_s: float) -> Outcome:
+    def begin_broker(
+        self, config: BrokerConfig, stored: Sequence[Publish], records: Sequence[ClientRecord], now_s: float
+    ) -> Outcome:
         """A broker that nobody watches starts; it finds what an earlier incarnation has stored."""
         broker = Broker(config, now_s=now_s, observer=CheckingObserver(config, NOTES))  # type: ignore[arg-type]
         broker.retire_agents()
-        events: list[Event] = [Recovered(tuple(stored))] if config.acknowledges == "durable" else []
+        events: list[Event] = [Recovered(tuple(stored), tuple(records))] if config.acknowledges == "durable" else []
         return self._finish_broker(broker, events, now_s)
 
     def begin_client(self, name: str) -> Outcome:
@@ -200,7 +203,8 @@ class Nodes:
         return self._finish_broker(node, [Stored(number)], now_s)
 
     def _step(self, node: Broker, now_s: float) -> Outcome:
-        return self._finish_broker(node, [StepEvent()], now_s)
+        count = node.input_count if node.name in self._case.busy_brokers else 1
+        return self._finish_broker(node, [StepEvent(count)], now_s)
 
     def _send(self, node: Broker, now_s: float, peer: str) -> Outcome:
         return self._finish_broker(node, [], now_s, [(peer, frame) for frame in node.take_frames(peer, now_s)])
@@ -312,14 +316,14 @@ class Nodes:
         now_s: float,
     ) -> None:
         """Let a broker do all that it does at once."""
-        steps_slowly = broker.name in self._case.slow_brokers
+        is_busy, steps_slowly = broker.name in self._case.busy_brokers, broker.name in self._case.slow_brokers
         while True:
-            while broker.input_count and not (steps_slowly and broker.next_is_publication):
+            while broker.input_count and not is_busy and not (steps_slowly and broker.next_is_publication):
                 effects += broker.handle(StepEvent(), now_s)
             for peer in broker.sendable():
                 if peer not in slow:
                     sent += ((peer, frame) for frame in broker.take_frames(peer, now_s))
-            if not broker.input_count or (steps_slowly and broker.next_is_publication):
+            if not broker.input_count or is_busy or (steps_slowly and broker.next_is_publication):
                 return  # otherwise sending has made room for what was held back
 
     # ---- numbers ----

@@ -9,6 +9,8 @@ enough to try what may happen at X now; all else can happen afterwards. That is 
 - each neighbour of X either has something under way to X already (its delivery is one of those that are tried, and what
   is sent behind it can be delivered afterwards), or cannot come to say anything without X: no event is possible at any
   node from which a chain of connections leads to it without passing X; and
+- nothing is under way from X: what X says would be delivered together with that, and what happens when it is delivered
+  without it would be overlooked; and
 - neither X nor a neighbour of X can die any more, because a death takes what is under way to and from X.
 
 A client that has yet to move may connect to every broker, and counts as a neighbour of all of them.
@@ -56,6 +58,8 @@ class Reduction:
         untouchable = {each for place in dying for each in (place, *neighbours[place])}
         for place in sorted(at, key=lambda each: len(at[each])):
             if place in untouchable or any(what in ("act", "start") for what, _, _ in at[place]):
+                continue
+            if any(state.queues[self._queue(place, each)] for each in neighbours[place]):
                 continue
             if self._is_persistent(state, place, at, neighbours):
                 return at[place]

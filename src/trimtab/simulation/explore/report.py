@@ -12,7 +12,7 @@ from trimtab.protocol.messages import MoveIn, Publish
 from trimtab.simulation.explore.nodes import Item, Left
 from trimtab.simulation.explore.state import UP, Action, State, World
 
-_NAMES = ("id", "move", "names", "sequence", "old_broker", "about", "reason")
+_NAMES = ("id", "client", "stay", "version", "names", "sequence", "old_broker", "about", "reason")
 """The fields of messages that are told."""
 
 
@@ -38,10 +38,11 @@ def _tell(world: World, state: State, action: Action) -> tuple[str, str]:
             items = "; ".join(_item(world.nodes.items[each]) for each in state.queues[number])
             return f"{sender} > {receiver}", items
         case "store":
-            stored = ", ".join(_publication(each) for _, each in state.disks[number].pending)
+            stored = ", ".join(_message(each) for _, each in state.disks[number].pending)
             return world.names[number], f"has {stored} on its disk"
         case "step":
-            return world.names[number], "processes a message"
+            is_busy = world.names[number] in world.case.busy_brokers
+            return world.names[number], f"processes {'what has arrived' if is_busy else 'a message'}"
         case "reconnect":
             client, broker = world.pairs[number]
             return client, f"connects to {broker}"
@@ -136,8 +137,8 @@ def _message(message: object) -> str:
     if not isinstance(message, msgspec.Struct):
         return repr(message)
     if isinstance(message, MoveIn):
-        moved = [each.new_id for each in message.subscriptions] + [each.id for each in message.advertisements]
-        return f"MoveIn {message.move} from {message.old_broker} {' '.join(moved)}".rstrip()
+        moved = [each.id for each in message.subscriptions] + [each.id for each in message.advertisements]
+        return f"MoveIn {message.stay} from {message.old_broker} {' '.join(moved)}".rstrip()
     parts = [_field(getattr(message, name)) for name in _NAMES if hasattr(message, name)]
     for name in ("advertisements", "subscriptions"):
         parts += [each if isinstance(each, str) else each.id for each in getattr(message, name, ())]

@@ -22,10 +22,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.broker.core import Broker
+from trimtab.broker.records import KeptRecords
 from trimtab.client.session import ClientSession
 from trimtab.language import Publication
 from trimtab.protocol.effects import Append, Close, Effect, Forget, Open, Shut
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import ClientRecord, Guard, Publish
 from trimtab.simulation.checkers import DeliveryChecker, Violation
 from trimtab.simulation.explore.cases import Act, Case
 from trimtab.simulation.explore.checking import Checkers
@@ -52,7 +53,21 @@ class Disk(NamedTuple):
     """What a broker has stored, and what is being stored."""
 
     stored: tuple[Publish, ...] = ()
-    pending: tuple[tuple[int, Publish], ...] = ()
+    records: tuple[ClientRecord, ...] = ()
+    pending: tuple[tuple[int, Publish | Guard], ...] = ()
+
+    def written(self) -> Disk:
+        """What there is when all that is being stored is."""
+        records = KeptRecords()
+        for record in self.records:
+            records.keep(Guard(version=0, record=record))
+        stored = list(self.stored)
+        for _, entry in self.pending:
+            if isinstance(entry, Publish):
+                stored.append(entry)
+            else:
+                records.keep(entry)
+        return Disk(tuple(stored), records.all())
 
 
 class State(NamedTuple):
@@ -118,7 +133,7 @@ class World:
         )
         change = Change(self, state)
         for place, name in enumerate(self.brokers):
-            change.take(place, self.nodes.begin_broker(self.config(name, 0), (), 0.0))
+            change.take(place, self.nodes.begin_broker(self.config(name, 0), (), (), 0.0))
         for number, _ in enumerate(self.case.links):
             change.bring_up(number)
         state = self._settle(change.done())
@@ -342,9 +357,9 @@ class Change:
 
     def _carry_out(self, place: int, name: str, effect: Effect) -> None:
         match effect:
-            case Append(number=number, publication=publication):
+            case Append(number=number, entry=entry):
                 disk = self._disks[place]
-                self._disks[place] = Disk(disk.stored, (*disk.pending, (number, publication)))
+                self._disks[place] = disk._replace(pending=(*disk.pending, (number, entry)))
             case Forget(publisher=publisher, session=session, sequence=sequence):
                 disk = self._disks[place]
                 stays = (
@@ -352,7 +367,7 @@ class Change:
                     for each in disk.stored
                     if (each.publisher, each.session) != (publisher, session) or each.sequence > sequence
                 )
-                self._disks[place] = Disk(tuple(stays), disk.pending)
+                self._disks[place] = disk._replace(stored=tuple(stays))
             case Open(broker=broker):
                 number = self._world.pair[name, broker]
                 self._connections[number] = DOWN
@@ -416,9 +431,9 @@ class Change:
 
     def store(self, place: int) -> None:
         """A disk has written what was to be stored."""
-        stored, pending = self._disks[place]
-        self._disks[place] = Disk((*stored, *(publication for _, publication in pending)))
-        self.let(place, "store", pending[-1][0])
+        disk = self._disks[place]
+        self._disks[place] = disk.written()
+        self.let(place, "store", disk.pending[-1][0])
 
     def kill(self, place: int) -> None:
         """A broker dies, and all that is under way to it and from it is lost."""
@@ -436,7 +451,7 @@ class Change:
         self._checker = world.checkers.intern(checker)
         self._nodes[place] = GONE
         self._deaths[place] += 1
-        self._disks[place] = Disk(self._disks[place].stored)
+        self._disks[place] = self._disks[place]._replace(pending=())
         for number, ends in enumerate(world.pairs):
             if name in ends:
                 self._break(number)
@@ -444,8 +459,8 @@ class Change:
     def start(self, place: int) -> None:
         """Another incarnation of a broker begins; its neighbours connect to it at once, its clients some time later."""
         world, name = self._world, self._world.names[place]
-        config = world.config(name, self._deaths[place])
-        self.take(place, world.nodes.begin_broker(config, self._disks[place].stored, self._now_s))
+        config, disk = world.config(name, self._deaths[place]), self._disks[place]
+        self.take(place, world.nodes.begin_broker(config, disk.stored, disk.records, self._now_s))
         for number, ends in enumerate(world.case.links):
             if name in ends and all(self._nodes[world.place[end]] != GONE for end in ends):
                 self.bring_up(number)

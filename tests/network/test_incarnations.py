@@ -1,0 +1,194 @@
+"""Brokers that are started again or replaced: who has the place, by epochs and not by clocks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trimtab import Client, Filter, Network
+from trimtab.network.address import Address
+from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.loops import run as run_loop
+from trimtab.network.network_file import NetworkOptions
+from trimtab.network.replication_settings import ReplicationSettings
+from trimtab.network.status import ask_status
+from trimtab.protocol.frames import BrokerStatus
+
+WITHIN_S = 30.0
+BY_HAND = ReplicationSettings(look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3, replaces="by-hand")
+LINE = ["B1", "B2", "B3"], [("B1", "B2"), ("B2", "B3")]
+
+
+def wait_for(is_so: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
+    ends_s = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < ends_s, f"after {within_s:g} s: not {what}"
+        time.sleep(0.02)
+
+
+def status_at(address: str) -> BrokerStatus | None:
+    try:
+        return asyncio.run(ask_status(Address.parse(address)))
+    except (OSError, TimeoutError):
+        return None
+
+
+def is_linked(address: str, epoch: int) -> bool:
+    """Whether a broker of this epoch is there with all its links."""
+    status = status_at(address)
+    return status is not None and status.epoch == epoch and not status.links_missing
+
+
+def check_delivery(network: Network, near: str, far: str, value: int) -> None:
+    async def delivered() -> object:
+        async with (
+            await Client.connect(network.address(near)) as publisher,
+            await Client.connect(network.address(far)) as subscriber,
+        ):
+            subscription = await subscriber.subscribe(Filter.parse("a > 0"))
+            await publisher.advertise(Filter.parse("a > 0"))
+            await publisher.publish({"a": value})
+            return (await anext(subscription)).publication["a"]
+
+    assert run_loop(asyncio.wait_for(delivered(), WITHIN_S)) == value
+
+
+def file_of(network: Network, folder: Path) -> str:
+    file = folder / "network.toml"
+    file.write_text(plan_text(network.plan), encoding="utf-8")
+    return str(file)
+
+
+@contextmanager
+def replica(file: str, broker: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that somebody starts as a replica, by hand."""
+    command = [sys.executable, "-m", "trimtab", "broker", broker, file, "--replica", "synchronous", "--quiet", *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(WITHIN_S)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def test_a_broker_that_is_started_again_is_let_in_at_once_as_a_later_incarnation(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log, Network.of(*LINE, log=log) as network:
+        for epoch in (2, 3):
+            network.kill_broker("B2")  # it calls B3, and B1 calls it
+            network.start_broker("B2")
+            wait_for(lambda: status_at(network.address("B2")) is not None, "started")
+            began_s = time.monotonic()
+            wait_for(lambda: is_linked(network.address("B2"), epoch), "linked")  # noqa: B023
+            assert time.monotonic() - began_s < 4.0  # B1 may have waited for two seconds before it called again
+            check_delivery(network, "B1", "B3", epoch)
+    assert (tmp_path / "log").read_bytes() == b""  # nothing to warn of
+
+
+def test_a_replica_greets_with_the_epoch_that_it_was_ordered_with() -> None:
+    settings = ReplicationSettings(look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3, provisioner="process")
+    with Network.of(*LINE, replication=settings) as network:
+        for epoch in (2, 3):
+            network.kill_broker("B2")
+            wait_for(lambda: is_linked(network.address("B2"), epoch), "replaced")  # noqa: B023
+            assert [name for name, _ in network.look_for_replicas(network.status())] == ["B2"]
+            check_delivery(network, "B1", "B3", epoch)
+
+
+def test_a_replica_that_stood_by_has_its_epoch_too() -> None:
+    settings = ReplicationSettings(look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3, provisioner="standby")
+    with Network.of(*LINE, replication=settings, standbys_count=1) as network:
+        network.kill_broker("B2")
+        wait_for(lambda: is_linked(network.address("B2"), 2), "replaced")
+        network.look_for_replicas(network.status())
+
+
+def test_a_disk_knows_the_last_epoch(tmp_path: Path) -> None:
+    options = NetworkOptions(acknowledges="durable", disk=str(tmp_path))
+    with Network.of(["B1"], options=options) as network:
+        for epoch in (1, 2, 3):
+            status = network.status()["B1"]
+            assert status is not None
+            assert status.epoch == epoch
+            network.kill_broker("B1")
+            network.start_broker("B1")
+            network.wait_until_ready()
+
+
+@pytest.mark.parametrize("links", [LINE[1], [("B1", "B2"), ("B3", "B2")]], ids=["it calls", "it calls nobody"])
+def test_an_incarnation_that_was_replaced_meanwhile_ends(tmp_path: Path, links: list[tuple[str, str]]) -> None:
+    with Network.of(LINE[0], links, replication=BY_HAND) as network:
+        elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+        pid = network.pid("B2")
+        os.kill(pid, signal.SIGSTOP)  # it hangs, and nobody ends it
+        wait_for_verdict(network, "hang")
+        with replica(file_of(network, tmp_path), "B2", "--listen", elsewhere):
+            wait_for(lambda: is_linked(elsewhere, 2), "replaced")
+            os.kill(pid, signal.SIGCONT)
+            wait_for(lambda: network.dead() == [("B2", 1)], "over")
+            assert is_linked(elsewhere, 2)
+            check_delivery(network, "B1", "B3", 5)
+
+
+def wait_for_verdict(network: Network, verdict: str) -> None:
+    """Wait until both neighbours of B2 say this of it."""
+
+    def verdict_of(broker: str) -> str:
+        status = network.status()[broker]
+        return next((peer.verdict for peer in (status.peers if status else ()) if peer.name == "B2"), "")
+
+    wait_for(lambda: {verdict_of("B1"), verdict_of("B3")} == {verdict}, verdict)
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_of_two_replicas_with_the_same_epoch_one_stays(tmp_path: Path, attempt: int) -> None:
+    with Network.of(*LINE, replication=BY_HAND) as network:
+        file = file_of(network, tmp_path)
+        network.kill_broker("B2")
+        wait_for_verdict(network, "crash")
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        with (
+            replica(file, "B2", "--epoch", "2", "--listen", addresses[0]) as one,
+            replica(file, "B2", "--epoch", "2", "--listen", addresses[1]) as other,
+        ):
+            wait_for(lambda: one.poll() is not None or other.poll() is not None, "decided")
+            over, left = (one, other) if one.poll() is not None else (other, one)
+            assert over.stderr is not None
+            assert (over.returncode, over.stderr.read()) == (1, "B2 was replaced already by another process\n")
+            where = addresses[0] if left is one else addresses[1]
+            wait_for(lambda: (found := status_at(where)) is not None and not found.links_missing, "linked")
+            assert left.poll() is None
+            check_delivery(network, "B1", "B3", 6)
+
+
+def test_two_adjacent_brokers_that_fail_together_are_both_replaced() -> None:
+    settings = ReplicationSettings(look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3, provisioner="process")
+    names = ["B1", "B2", "B3", "B4"]
+    with Network.of(names, [("B1", "B2"), ("B2", "B3"), ("B3", "B4")], replication=settings) as network:
+        for broker in ("B2", "B3"):
+            network.kill_broker(broker)
+        for broker in ("B2", "B3"):
+            wait_for(lambda: is_linked(network.address(broker), 2), f"{broker} replaced")  # noqa: B023
+        check_delivery(network, "B1", "B4", 8)
+        network.look_for_replicas(network.status())
+
+
+def test_a_broker_is_called_again_when_its_replica_is_gone(tmp_path: Path) -> None:
+    with Network.of(*LINE, replication=BY_HAND) as network:
+        elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+        network.kill_broker("B2")
+        with replica(file_of(network, tmp_path), "B2", "--listen", elsewhere):
+            wait_for(lambda: is_linked(elsewhere, 2), "replaced")
+        network.start_broker("B2")
+        wait_for(lambda: is_linked(network.address("B2"), 3), "there again")
+        check_delivery(network, "B1", "B3", 9)
