@@ -304,3 +304,37 @@ def test_an_end_does_not_end_a_later_telling() -> None:
     assert list(told.broker.tables.advertisements) == ["p/a1"]
     told.happens("from N1: Unadvertise p/a1, number 8")
     assert list(told.broker.tables.advertisements) == []
+
+
+def test_what_a_neighbour_ends_while_it_learns_stays_until_it_has_told_all() -> None:
+    """The one that it ends may be a client's that moved to it; others of its side have yet to tell it the same."""
+    told = broker()
+    told.happens("from N1: Subscribe r/s1, number 1")
+    told.happens("N1 greets, started again")
+    told.happens("from N1: Subscribe r/s1, number 1")
+    told.happens("from N1: Unsubscribe r/s1")
+    assert list(told.broker.tables.subscriptions) == ["r/s1"]
+    told.happens("from N1: Subscribe r/s1, number 2")
+    told.happens("from N1: Swept B")
+    assert list(told.broker.tables.subscriptions) == ["r/s1"]
+    told.happens("from N1: Unsubscribe r/s1")
+    assert list(told.broker.tables.subscriptions) == []
+
+
+def test_a_handover_waits_for_what_died_with_the_earlier_incarnation() -> None:
+    told = new_broker()
+    for name, count in (("N1", 1), ("N2", 2)):
+        told.happens(f"{name} greets")
+        told.happens(f"from {name}: Members {name}")
+        told.happens(f"from {name}: ClientRecords")
+        told.happens(f"from {name}: Synced tail count {count}")
+    told.happens("from N2: Advertise p/a1, number 1")
+    told.happens("from N1: Subscribe r/s1, number 1")
+    told.happens("from N1: SubscriptionsTold")
+    told.happens("from N2: SubscriptionsTold")
+    assert told.happens("from N1: Handover s, stay 2, old broker N2, new broker N1") == []
+    assert told.happens("from N2: Publish p, sequence 1") == ["to N1: Publish p, sequence 1"]
+    assert told.happens("from N2: Publish p, sequence 2") == [
+        "to N1: Publish p, sequence 2",
+        "to N2: Handover s, stay 2, old broker N2, new broker N1",
+    ]

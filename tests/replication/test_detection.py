@@ -68,6 +68,15 @@ def test_the_neighbours_of_a_failed_broker_ask_in_the_order_of_their_names() -> 
     assert asked == {"B1": [1.5, 16.5], "B3": [6.5, 21.5], "B4": [11.5, 26.5]}
 
 
+def test_nobody_has_a_broker_replaced_whose_neighbours_it_was_not_told() -> None:
+    watch = NeighbourWatch("B1", "", CONFIG)
+    watch.came("B2", "1", 0.0)
+    assert not any(watch.look(lambda _: Signs(False, 1, 0), lambda _: None, 0.5 * number) for number in range(1, 60))
+    assert watch.verdicts() == {"B2": "crash"}
+    watch.told("B2", Neighbours(names=()))
+    assert watch.look(lambda _: Signs(False, 1, 0), lambda _: None, 30.0)
+
+
 def test_a_retired_watch_wants_no_more_time() -> None:
     watch = NeighbourWatch("B1", "", CONFIG)
     watch.came("B2", "1", 0.0)

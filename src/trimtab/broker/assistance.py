@@ -122,7 +122,17 @@ class Assistance:
             return f"{hello.assists} needs no assistant any more"  # it assists an earlier incarnation
         if hello.assists in self._assistants and self._assistants[hello.assists].name != hello.name:
             return f"{hello.assists} has an assistant already: {self._assistants[hello.assists].name}"
+        if hello.assists == broker.name and (away := self._neighbour_away()):
+            return f"{away}, which an assistant of {broker.name} must hear, is away"
         return ""
+
+    def _neighbour_away(self) -> str:
+        """A neighbour that is not there or does not know all yet; empty if there is none."""
+        broker = self._broker
+        for name in broker.tables.neighbours:
+            if not broker.peers[name].link.connected or broker.takeover.is_being_told(name):
+                return name
+        return next(iter(broker.takeover.expected()), "")
 
     def came(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """An assistant greets for the first time: tell it all that the congested broker was told."""

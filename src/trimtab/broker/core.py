@@ -530,9 +530,9 @@ class Broker:
         if peer is not None and peer.link.did():
             self._maybe_sendable[name] = None
         item = None if self.safe is None else self.safe.begin(name, data, is_stale=is_stale)
-        if self._must_wait(name, data, item, now_s, is_stale=is_stale):
-            return []
-        effects = self._process(name, data, item, now_s, is_stale=is_stale)
+        effects: list[Effect] = []
+        if not self._must_wait(name, data, item, now_s, is_stale=is_stale):
+            effects = self._process(name, data, item, now_s, is_stale=is_stale)
         if self._sweeps:
             self.takeover.sweep_what_is_due(now_s)
         if name in self._returning:
@@ -745,7 +745,7 @@ class Broker:
             case Handover():
                 self.moves.handover(peer, message, now_s)
             case Complete():
-                return self.moves.complete(message, now_s)
+                return self.moves.complete(peer, message, now_s)
             case Stay():
                 self.moves.stay(peer, message, now_s)
             case Guard():
@@ -804,6 +804,12 @@ class Broker:
                 peer.queue.append(message)
                 if self.safe is not None:
                     self.safe.retention.note(peer.link)
+
+    def send_to_others(self, source: str, message: AnyMessage, now_s: float) -> None:
+        """Send something to all neighbours but the one that it came from."""
+        for peer in list(self.peers.values()):
+            if peer.role == "broker" and peer.name != source and not peer.assists:
+                self.send(peer.name, message, now_s)
 
     def refuse(self, peer: Peer, about: str, reason: str, now_s: float) -> None:
         """Tell a peer that its request is not carried out, and why."""

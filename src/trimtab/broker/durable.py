@@ -19,7 +19,15 @@ from trimtab.broker.safe import SafeDelivery
 from trimtab.broker.streams import Held
 from trimtab.protocol.effects import Append, Forget
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import AnyMessage, ClientRecord, Guard, KnownAdvertisement, Publish
+from trimtab.protocol.messages import (
+    AnyMessage,
+    ClientRecord,
+    Complete,
+    Guard,
+    KnownAdvertisement,
+    Passing,
+    Publish,
+)
 from trimtab.replication.retention import Item, RetainingLink
 
 if TYPE_CHECKING:
@@ -46,6 +54,8 @@ class DurableDelivery(SafeDelivery):
         """Ends of stays that must stand behind a client's publications from the disk, each with the client."""
         self._owed: dict[str, dict[str, int]] = {}
         """By publisher: advertisements that have ended, and the last publication on the disk that may need them."""
+        self._departed: dict[tuple[str, str], int] = {}
+        """Publishers, with their sessions, that have moved on to a later stay elsewhere before a start."""
 
     # ---- one item's way ----
 
@@ -135,6 +145,11 @@ class DurableDelivery(SafeDelivery):
         if self._to_come[source]:
             return
         del self._to_come[source]
+        publisher, session = _origin_of(source)
+        stay = self._departed.pop((publisher, session), 0)
+        if stay:
+            end = Complete(client=publisher, session=session, stay=stay, new_broker="")
+            self._broker.send_to_others("", end, self._broker.now_s)
         behind, self._behind = self._behind, []
         for client, held in behind:
             if self.must_wait_for_disk(client):
@@ -175,7 +190,7 @@ class DurableDelivery(SafeDelivery):
         if advertisements and self._is_on_disk(peer.name):
             until = self._logged[peer.name][1]
             self._owed.setdefault(peer.name, {}).update({each.id: until for each in advertisements})
-            self._broker.records.owed(ON_DISK + peer.name, peer.session, tuple(advertisements), now_s)
+            self._broker.records.owed(ON_DISK + peer.name, peer, tuple(advertisements), now_s)
 
     def _is_on_disk(self, publisher: str) -> bool:
         session, sequence = self._logged.get(publisher, ("", 0))
@@ -224,8 +239,20 @@ class DurableDelivery(SafeDelivery):
                 peer = broker.peers[hop] = Peer(hop, "agent", record.session, Link(broker.config.link), sys.maxsize)
                 for advertisement in record.advertisements:
                     broker.interests.restore_advertisement(peer, advertisement, now_s)
+        for record in records:
+            publisher = record.client.removeprefix(ON_DISK)
+            if any((each.publisher, each.session) == (publisher, record.session) for each in publications):
+                if record.leaving_for > record.stay:
+                    self._departed[publisher, record.session] = record.leaving_for
         if not broker.takeover.is_learning:
             self.learned(now_s)
+
+    def departed(self) -> list[Passing]:
+        """Publishers that have moved on while publications of them were on the disk, which go before later ones."""
+        return [
+            Passing(client=publisher, session=session, stay=stay, is_for_all=True)
+            for (publisher, session), stay in self._departed.items()
+        ]
 
     def learned(self, now_s: float) -> None:
         """All routes are known: what is on the disk goes on, before anything else that waits."""

@@ -101,10 +101,9 @@ class InputQueues:
 
         What an assistant is sent was in the queue of the neighbour that it assists.
         """
-        name = self.same_side.get(peer.name, peer.name)
-        if name in self.congested:
-            congested = self._peers[name]
-            if len(congested.queue) <= congested.queue_max_count // 2:
+        for name in (peer.name, self.same_side.get(peer.name, "")):
+            congested = self._peers.get(name) if name in self.congested else None
+            if congested is not None and len(congested.queue) <= congested.queue_max_count // 2:
                 del self.congested[name]
                 self._sort()
 

@@ -87,7 +87,17 @@ class Interests:
             return
         if not is_stale and route.numbers.get(peer.name, 0) > message.number:
             return
-        self.end_advertisement(peer, id, now_s)
+        if not is_stale and self._may_have_forgotten(peer):
+            route.hops[peer.name] = EARLIER
+        else:
+            self.end_advertisement(peer, id, now_s)
+
+    def _may_have_forgotten(self, peer: Peer) -> bool:
+        """Whether a neighbour does not know all yet: others of its side may tell it again what it ends now.
+
+        Then what it ends counts as told in an earlier epoch, and ends when it has told all.
+        """
+        return self._broker.takeover.is_being_told(peer.name)
 
     def end_advertisement(self, peer: Peer, id: str, now_s: float) -> None:
         """An advertisement comes from a peer no more."""
@@ -130,7 +140,12 @@ class Interests:
 
     def unsubscribe(self, peer: Peer, id: str, now_s: float) -> None:
         """A neighbour, client or agent ends a subscription of its own."""
-        if self._owns(peer, self._tables.subscriptions.get(id), id, now_s):
+        route = self._tables.subscriptions.get(id)
+        if not self._owns(peer, route, id, now_s) or route is None:
+            return
+        if self._may_have_forgotten(peer):
+            route.hops[peer.name] = EARLIER
+        else:
             self.end_subscription(peer, id, now_s)
 
     def end_subscription(self, peer: Peer, id: str, now_s: float) -> None:

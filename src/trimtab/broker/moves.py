@@ -22,6 +22,7 @@ new broker says its marker again until it is answered, since with `received` it 
                   Handover, over       Complete
                   Stay                 burned, recorded, then Stayed
                   Stay, over           nothing: the End is on its way
+                  Stay, after a start  waits until the records of the earlier incarnation are known
                   Stay, recorded       nothing: the marker is on its way, or comes again from who retained it;
                                        with `received` nobody did: End
 
@@ -196,11 +197,11 @@ class Moves:
     def must_wait(self, source: str, message: Handover, item: Item | None, now_s: float) -> bool:
         """Whether the marker waits: for publications of an earlier incarnation, and for the record of what it does."""
         broker = self._broker
-        if message.old_broker != broker.name:
-            return False
         if broker.takeover.returning:
             broker.takeover.hold_handover((source, message, item))
             return True
+        if message.old_broker != broker.name:
+            return False
         if broker.safe is not None and broker.safe.must_wait_for_disk(message.client):
             broker.safe.hold_behind_disk(message.client, (source, message, item))
             return True
@@ -249,6 +250,9 @@ class Moves:
         broker = self._broker
         if peer.role != "client" or peer.is_leaving:
             return
+        if broker.takeover.awaits_records:
+            broker.takeover.hold_client(peer.name, message, peer.epoch)
+            return
         if number <= peer.leaving_for:
             if broker.config.acknowledges != "received":
                 return
@@ -261,10 +265,13 @@ class Moves:
         broker.records.changed(peer, now_s)
         broker.records.say(peer.name, Stayed(stay=number), now_s)
 
-    def complete(self, message: Complete, now_s: float) -> list[Effect]:
+    def complete(self, source: Peer, message: Complete, now_s: float) -> list[Effect]:
         """The answer of a client's old broker: all that it published there has passed this broker."""
         broker = self._broker
         effects = [] if message.is_lost else broker.release(broker.takeover.streams.passed(message), now_s)
+        if not message.new_broker:
+            broker.send_to_others(source.name, message, now_s)
+            return effects
         if self._publishers_until_s.pop((message.client, message.stay), None) is not None:
             broker.begin_assistance_if_still(now_s)
         if message.publishes and not message.is_lost:

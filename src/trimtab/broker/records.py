@@ -145,9 +145,10 @@ class Records:
         if not peer.is_leaving:
             self._write(head_of(peer), now_s, ended=(id,))
 
-    def owed(self, name: str, session: str, advertisements: tuple[KnownAdvertisement, ...], now_s: float) -> None:
-        """Advertisements have ended that publications on the disk may need again."""
-        self._write(ClientRecord(name, session, 0, advertisements=advertisements), now_s)
+    def owed(self, name: str, peer: Peer, advertisements: tuple[KnownAdvertisement, ...], now_s: float) -> None:
+        """Advertisements of a client have ended that publications on the disk may need again."""
+        record = ClientRecord(name, peer.session, 0, advertisements=advertisements, leaving_for=peer.leaving_for)
+        self._write(record, now_s)
 
     def owed_no_more(self, name: str, session: str, ended: tuple[str, ...], now_s: float) -> None:
         """Nothing on the disk needs them any more."""
@@ -182,6 +183,13 @@ class Records:
         """Whether all that has changed so far is kept."""
         return not self._is_active or self._kept_version >= self._last_version or self._is_alone
 
+    @property
+    def are_guarded(self) -> bool:
+        """Whether there is a guardian that has been told all of them, or a disk, so that they outlive this broker."""
+        if not self._is_active or self._on_disk or self._is_alone:
+            return True
+        return bool(self._guardian) and self._kept_version >= self._pushed_version
+
     def hold(self, source: str, message: AnyMessage, item: Item | None) -> None:
         """A marker goes on as soon as all that has changed so far is kept."""
         self._held.append((self._last_version, (source, message, item)))
@@ -189,7 +197,10 @@ class Records:
     @property
     def _is_alone(self) -> bool:
         """Whether there is nobody who could keep anything."""
-        return not (self._on_disk or self._expected or self._broker.tables.neighbours)
+        if self._on_disk or self._expected:
+            return False
+        peers = self._broker.peers
+        return all(name in peers and peers[name].assists for name in self._broker.tables.neighbours)
 
     def stored(self, number: int, now_s: float) -> None:
         """The disk has everything up to a number."""

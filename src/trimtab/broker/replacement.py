@@ -54,6 +54,7 @@ class Replacement:
         """A broker that shares the load of a neighbour, or of this one, greets."""
         self.assistance.came(peer, hello, now_s)
         self._watch.came(peer.name, peer.session, now_s, peer.incarnation)
+        self._watch.told(peer.name, Neighbours(names=()))
         self._broker.takeover.assistant_came(peer, now_s)
 
     def neighbour_gone(self, peer: Peer, now_s: float) -> None:

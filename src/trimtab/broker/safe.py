@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trimtab.broker.peers import Peer
 from trimtab.broker.streams import Held
-from trimtab.protocol.messages import AnyMessage, ClientRecord, KnownAdvertisement, Publish
+from trimtab.protocol.messages import AnyMessage, ClientRecord, KnownAdvertisement, Passing, Publish
 from trimtab.replication.retention import Item, RetainingLink, Retention
 
 if TYPE_CHECKING:
@@ -114,6 +114,10 @@ class SafeDelivery:
     def stored_until(self, client: str, session: str) -> int:
         """Nothing of any client is on any disk."""
         return 0
+
+    def departed(self) -> list[Passing]:
+        """Publishers that have moved on while publications of them were on the disk."""
+        return []
 
     @property
     def has_more_on_disk(self) -> bool:

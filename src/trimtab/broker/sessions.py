@@ -99,7 +99,7 @@ class Sessions:
         """A client of an earlier incarnation: it is away, and has a lease; None if it has told all itself."""
         broker = self._broker
         peer = broker.peers.get(record.client)
-        if peer is not None and (peer.session != record.session or peer.has_told_all or peer.role != "client"):
+        if peer is not None and (peer.session != record.session or peer.role != "client"):
             return None
         if peer is None:
             peer = self._new_peer(record.client, "client", record.session)
@@ -110,7 +110,7 @@ class Sessions:
         peer.leaving_for = max(peer.leaving_for, record.leaving_for)
         if peer.stay == record.stay and record.old_broker and not peer.old_broker:
             peer.old_broker, peer.publishes = record.old_broker, record.publishes
-        return peer
+        return None if peer.has_told_all else peer
 
     def _queue_max_count(self, role: Role) -> int:
         config = self._broker.config
@@ -141,6 +141,8 @@ class Sessions:
         if known is None and hello.assists:
             if replacement is None:
                 return f"{broker.name} knows nothing of assistants"
+            if hello.resumes == broker.config.session:
+                return f"{broker.name} has given up {name}, which was away"
             return replacement.assistance.problem_with(hello)
         if known is None and hello.role == "client" and len(broker.peers) >= broker.config.clients_max_count:
             return f"this broker keeps at most {broker.config.clients_max_count:,} sessions"

@@ -38,10 +38,12 @@ class Streams:
     """
 
     def __init__(self) -> None:
-        self.awaited: dict[tuple[str, str], dict[tuple[str, int], None]] = {}
-        """The ends of streams that have yet to come: from which neighbour, and of which stay."""
+        self.awaited: dict[tuple[str, str], dict[tuple[str, int], bool]] = {}
+        """The ends of streams that have yet to come: from which neighbour, of which stay, and whether for all."""
         self._held: dict[tuple[str, str], deque[tuple[str, Publish, Item | None]]] = {}
         self._behind: list[HeldEnd] = []
+        self.released_max_count = 0
+        """The most publications that went on at once."""
 
     def __bool__(self) -> bool:
         """Whether anything may have to be held."""
@@ -72,7 +74,16 @@ class Streams:
 
     def passing(self, neighbour: str, message: Passing) -> None:
         """A neighbour will send the end of a stream."""
-        self.awaited.setdefault((message.client, message.session), {})[neighbour, message.stay] = None
+        self.awaited.setdefault((message.client, message.session), {})[neighbour, message.stay] = message.is_for_all
+
+    def awaited_for_all(self) -> list[tuple[str, Passing]]:
+        """The ends that go everywhere, and from which neighbour each comes."""
+        return [
+            (neighbour, Passing(client=client, session=session, stay=stay, is_for_all=True))
+            for (client, session), ends in self.awaited.items()
+            for (neighbour, stay), is_for_all in ends.items()
+            if is_for_all
+        ]
 
     def must_hold(self, message: Publish) -> bool:
         """Whether a publication must wait for the end of an earlier stream of its publisher."""
@@ -108,4 +119,5 @@ class Streams:
         kept = deque(each for each in held if self.must_hold(each[1]))
         if kept:
             self._held[key] = kept
+        self.released_max_count = max(self.released_max_count, len(released))
         return released

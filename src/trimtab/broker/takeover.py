@@ -72,8 +72,8 @@ class Takeover:
         """Of the protocol `incremental`: what waits for a neighbour until it has told who wants it."""
         self.streams = Streams()
         self.returning: dict[str, int | None] = {}
-        """Publishers that the earlier incarnation knew and that have not said again what was not accepted; up to which
-        number that will be, if they have said."""
+        """Publishers that the earlier incarnation knew and that have not said again what was not accepted, and
+        neighbours whose tails have not come; up to which number that will be, if they have said."""
         self._handovers: list[Held] = []
         self.sweeps: dict[str, int] = {}
         """Peers that have told all, in which epoch of their link; advertisements that they have not told again end as
@@ -86,6 +86,7 @@ class Takeover:
         broker, name = self._broker, peer.name
         self._unsynced[name] = None
         self._sync_told.pop(name, None)
+        self._forget_tail(name, now_s)
         self._wanted_from.pop(name, None)
         self._subscriptions_owed.pop(name, None)
         if self.is_learning:
@@ -95,6 +96,9 @@ class Takeover:
         for message in (*peer.link.undelivered_data(), *self._waiting_for(name)):
             if isinstance(message, Complete) and not message.is_lost:
                 broker.send(name, Passing(client=message.client, session=message.session, stay=message.stay), now_s)
+        from_disk = [] if broker.safe is None else broker.safe.departed()
+        for passing in (*from_disk, *(each for source, each in self.streams.awaited_for_all() if source != name)):
+            broker.send(name, passing, now_s)
         broker.send(name, broker.records.kept_for(name), now_s)
         broker.records.look_for_guardian(now_s, lost=name)
         self._go_on(now_s)
@@ -160,6 +164,11 @@ class Takeover:
             owed.pop(name, None)
         self._wait_ready.pop(name, None)
         self.sweeps.pop(name, None)
+        self._forget_tail(name, now_s)
+        for source, each in self.streams.awaited_for_all():
+            if source == name:
+                end = Complete(client=each.client, session=each.session, stay=each.stay, new_broker="")
+                self._broker.send_to_others(name, end, now_s)
         self._broker.records.forget(name)
         self._broker.records.look_for_guardian(now_s)
         effects = self._broker.release(self.streams.epoch_began(name), now_s)
@@ -170,6 +179,11 @@ class Takeover:
         """Neighbours that are awaited and have not come yet."""
         return [name for name in self._unsynced if name not in self._broker.peers]
 
+    @property
+    def awaits_records(self) -> bool:
+        """Whether it is not known yet which clients the earlier incarnation had, and whether their stays went on."""
+        return self.is_learning and bool(self._records_due)
+
     def is_being_told(self, name: str) -> bool:
         """Whether a neighbour has come again as another incarnation that does not know all yet."""
         return name in self._learners
@@ -179,8 +193,10 @@ class Takeover:
     def handle(self, peer: Peer, message: AnyMessage, now_s: float) -> bool:
         """A message of a neighbour about what is known; whether it was one."""
         match message:
-            case Synced():
+            case Synced(tail_count=count):
                 self._unsynced.pop(peer.name, None)
+                if self.is_learning and count:
+                    self.returning[peer.name] = count
             case ClientRecords():
                 self._records_due.pop(peer.name, None)
                 if message.version > self._records.version:
@@ -194,6 +210,8 @@ class Takeover:
                 self._broker.heard_all_from(peer.name)
             case Passing():
                 self.streams.passing(peer.name, message)
+                if message.is_for_all:
+                    self._broker.send_to_others(peer.name, message, now_s)
             case Swept():
                 self._swept(peer, message, now_s)
             case _:
@@ -250,7 +268,7 @@ class Takeover:
             name = peer.name
             if peer.role == "broker" and name not in self._sync_told and not self._awaits_besides(name):
                 self._sync_told[name] = None
-                broker.send(name, Synced(), now_s)
+                broker.send(name, Synced(tail_count=peer.again_count), now_s)
         if self.is_learning and not self._unsynced:
             for name in self._subscriptions_due:
                 if name not in self._wanted_from:
@@ -304,26 +322,30 @@ class Takeover:
         self.holds_clients = False
         broker.hear_clients(said)
 
-    # ---- publishers of an earlier incarnation ----
+    # ---- what died with an earlier incarnation ----
 
     def hold_handover(self, held: Held) -> None:
-        """The end of a stay waits until publishers have said again what may have died with the earlier incarnation.
+        """A handover waits until all have said again what may have died with the earlier incarnation.
 
-        It may have gone half of its ways: a subscriber that moves may get what follows it elsewhere, and must have it
-        from here first.
+        It may have gone half of its ways: a subscriber that moves may have got what follows it elsewhere, and must have
+        it before the old stay ends.
         """
         self._handovers.append(held)
 
     def look_for_returned(self, now_s: float) -> None:
-        """Publishers may have said again all that they had to, or have left."""
+        """Publishers and neighbours may have said again all that they had to, or have left."""
         peers = self._broker.peers
-        for name, sequence in list(self.returning.items()):
+        for name, count in list(self.returning.items()):
             peer = peers.get(name)
-            if peer is None or (sequence is not None and peer.last_sequence >= sequence):
+            if peer is None or (count is not None and _said_again_count(peer) >= count):
                 del self.returning[name]
         if not self.returning and self._handovers:
             handovers, self._handovers = self._handovers, []
             self._broker.later += self._broker.release(handovers, now_s)
+
+    def _forget_tail(self, neighbour: str, now_s: float) -> None:
+        if self.returning.pop(neighbour, None) is not None:
+            self.look_for_returned(now_s)
 
     def hold_client(self, name: str, message: AnyMessage, epoch: int) -> None:
         """A client has said something too early."""
@@ -350,6 +372,11 @@ class _Matching:
 
     def __call__(self, message: Publish | bytes) -> list[str]:
         return self._takeover.matching(self._name, message)
+
+
+def _said_again_count(peer: Peer) -> int:
+    """How much a publisher or a neighbour has said again, and was processed."""
+    return peer.link.processed_count if peer.role == "broker" else peer.last_sequence
 
 
 def _besides(neighbour: str, owing: dict[str, None]) -> bool:

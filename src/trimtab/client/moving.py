@@ -18,8 +18,9 @@ burns the number of the next (`Stayed`). What comes from the new broker before t
     asked      it refuses what was asked again,    ask the old broker to stay (`Stay`)           staying
                or knows no way; or too long
     asked      the new broker has forgotten        ask it again                                  asked
-    asked      the old broker has forgotten        tell it everything; if the new one has said   asked, or
-                                                   that the stay goes on: ask to stay            staying
+    asked      the old broker has forgotten        tell it everything, and keep what it sends;   asked, or
+                                                   if the new one has said that the stay goes    staying
+                                                   on: ask to stay
     staying    End of the old broker               go on at the new one; if it has refused,      settling
                                                    tell it everything
     staying    Stayed, and the new broker has      undo                                          (none)
@@ -78,6 +79,8 @@ class Move:
         self.early: list[Publish] = []
         self.confirmed: list[Confirmed] = []
         """What the new broker sent and confirmed; it counts once the old stay has ended."""
+        self.late: list[Publish] = []
+        """What the old broker sent since it has lost its memory."""
         self.answered_s: float | None = None
         """Since when the new broker has said how it went."""
         self.goes_on = False
@@ -128,6 +131,23 @@ class Move:
             cause=self.cause,
         )
         self.link.enqueue(request, now_s)
+
+    @property
+    def holds_old(self) -> bool:
+        """Whether what the old broker sends is kept as well: it has forgotten whether it has ended the stay.
+
+        If it has, it lacks what went to the new broker alone before it was started again.
+        """
+        return self.old_forgot and self.is_under_way
+
+    def in_order(self) -> list[Publish]:
+        """What both brokers sent; one that was started again meanwhile may have said earlier numbers later."""
+        if self.asked_count == 1 and not self.old_forgot:
+            return self.early
+        streams: dict[tuple[str, str], list[Publish]] = {}
+        for message in (*self.late, *self.early):
+            streams.setdefault((message.publisher, message.session), []).append(message)
+        return [message for stream in streams.values() for message in sorted(stream, key=lambda each: each.sequence)]
 
     def is_about(self, about: str) -> bool:
         """Whether a refusal is about this stay."""

@@ -8,7 +8,7 @@ is not above it has been delivered before. Where a broker's greeting promises no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -460,10 +460,7 @@ class ClientSession:
             effects.extend(self._message(confirmed, now_s))
         self._tell(now_s)
         self._enqueue_all(self._channels.request_all(), now_s)
-        for message in move.early:
-            deliver = self._deliver(message, now_s)
-            if deliver is not None:
-                effects.append(deliver)
+        effects += self._deliver_all(move.in_order(), now_s)
         if move.is_refused:
             effects += self._settle_without_way(move, now_s)
         elif move.answered_s is not None or not move.publishes:
@@ -494,7 +491,12 @@ class ClientSession:
         self._tell(now_s)
         self._enqueue_all(self._channels.catch_up(), now_s)
         self._release(now_s)
-        return [NotMoved(move.broker, reason), Shut(move.broker)]
+        return [NotMoved(move.broker, reason), Shut(move.broker), *self._deliver_all(move.late, now_s)]
+
+    def _deliver_all(self, messages: Iterable[Publish], now_s: float) -> list[Effect]:
+        """Deliver what was kept during a move."""
+        delivers = (self._deliver(message, now_s) for message in messages)
+        return [deliver for deliver in delivers if deliver is not None]
 
     def _announce(self) -> None:
         """Publications may be sent that what the present broker has confirmed announces."""
@@ -561,6 +563,7 @@ class ClientSession:
                 effects = [NotMoved(move.broker, "the broker before it is gone"), Shut(move.broker)]
                 if not move.is_under_way:
                     effects = [Moved(self.broker, move.waited_s(now_s))]
+                effects += self._deliver_all(move.late, now_s)
         said_again_until = self._unaccepted[-1].sequence if self._unaccepted else 0
         revived, unaccepted = self._ended.begin_again(self._unaccepted)
         self._advertisements.update(revived)
@@ -633,8 +636,8 @@ class ClientSession:
                     if deliver is not None:
                         effects.append(deliver)
                     continue
-            elif link is not self.link and isinstance(message, Publish):
-                move.early.append(message)
+            elif type(message) is Publish and (link is not self.link or move.holds_old):
+                (move.early if link is not self.link else move.late).append(message)
                 continue
             elif link is not self.link and isinstance(message, Confirmed):
                 move.confirmed.append(message)

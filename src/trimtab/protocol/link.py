@@ -365,6 +365,11 @@ class Link:
         """So many of the messages that `receive` gave are data; `did` tells when they are dealt with."""
         self._data_received_count += count
 
+    @property
+    def processed_count(self) -> int:
+        """Data messages of this link epoch that are dealt with."""
+        return self._done_count
+
     def did(self, count: int = 1) -> bool:
         """So many more data messages are dealt with; whether the peer should be told before long."""
         if self.stale_count:

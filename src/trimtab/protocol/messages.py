@@ -204,7 +204,12 @@ class Gone(Message, frozen=True, tag="gone"):
 
 
 class Synced(Message, frozen=True, tag="synced"):
-    """The receiver has been told all that the sender and everything behind it knew when the link came to be."""
+    """The receiver has been told all that the sender and everything behind it knew when the link came to be.
+
+    So many data messages come first that the sender has said in an earlier epoch of the link.
+    """
+
+    tail_count: int = 0
 
 
 class Redirect(Message, frozen=True, tag="redirect"):
@@ -261,7 +266,8 @@ class Handover(Message, frozen=True, tag="handover"):
 class Complete(Message, frozen=True, tag="complete"):
     """A marker from the old broker of a client to the new one: all that it published there stands before it.
 
-    `is_lost` says that the path to the old broker has two ways for publications, so that no marker can pass.
+    `is_lost` says that the path to the old broker has two ways for publications, so that no marker can pass. Without a
+    new broker it is for all: the old one was started again and has said what was on its disk.
     """
 
     client: str
@@ -345,12 +351,13 @@ class Swept(Message, frozen=True, tag="swept"):
 class Passing(Message, frozen=True, tag="passing"):
     """Behind what the sender will send waits the `Complete` of a publisher's stay.
 
-    Publications of that stay or a later one are held until it has come.
+    Publications of that stay or a later one are held until it has come. `is_for_all` says that it goes everywhere.
     """
 
     client: str
     session: str
     stay: int
+    is_for_all: bool = False
 
 
 class ClientRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,7 +25,8 @@ class _Neighbour:
         self.session = session
         self.epoch = epoch
         self.watched = watched
-        self.neighbours: dict[str, str] = {}
+        self.neighbours: dict[str, str] | None = None
+        """Its neighbours and their addresses, once it has told; a replica needs them all."""
         self.verdict: Verdict = "alive"
         self.asks_next_s: float | None = None
 
@@ -66,7 +67,7 @@ class NeighbourWatch:
     def neighbours_of(self, name: str) -> dict[str, str]:
         """The neighbours of a neighbour and their addresses, with this broker."""
         known = self._neighbours.get(name)
-        return {} if known is None else {**known.neighbours, self._name: self._address}
+        return {} if known is None else {**(known.neighbours or {}), self._name: self._address}
 
     def verdicts(self) -> dict[str, Verdict]:
         """What the last look at each neighbour showed."""
@@ -98,6 +99,8 @@ class NeighbourWatch:
             if look.verdict not in ("crash", "hang") and not (assists and look.verdict == "congestion"):
                 known.asks_next_s = None
                 continue
+            if known.neighbours is None:
+                continue  # others know more
             everyone = self.neighbours_of(name)
             if known.asks_next_s is None:
                 known.asks_next_s = now_s + sorted(everyone).index(self._name) * self._config.ask_again_s

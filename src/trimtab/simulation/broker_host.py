@@ -127,10 +127,13 @@ class BrokerHost:
         self.capacity = capacity
         self.connections: dict[str, Connection] = {}
         self.is_paused = False
+        self._is_catching_up = False
         self.records: WorldRecords | None = None
         """Told what the broker's agents have for the records, where records are wanted."""
         self.back_end: BackEnd | None = None
         """Where channels come from, if anywhere."""
+        self.on_dismissed: Callable[[BrokerHost], None] | None = None
+        """Who is told that a neighbour does not want this broker."""
         self.provide: Callable[[Replace | Assist], None] | None = None
         """Who starts replicas and assistants, if anybody does."""
         self.observer = observer
@@ -264,8 +267,10 @@ class BrokerHost:
             return
         self.is_paused = False
         waiting, self._waiting = self._waiting, deque()
+        self._is_catching_up = True  # and sends nothing: a connection may be another one since
         for action, arguments in waiting:
             action(*arguments)
+        self._is_catching_up = False
         self.pump()
 
     def waits(self, action: Callable[..., None], *arguments: Any) -> bool:
@@ -283,7 +288,7 @@ class BrokerHost:
 
     def pump(self) -> None:
         """Let the broker do all it can at this moment: control at once, publications as its CPU allows, then send."""
-        if self.is_paused:
+        if self.is_paused or self._is_catching_up:
             return
         broker = self.broker
         while True:
@@ -459,3 +464,5 @@ class BrokerHost:
 
     def dismissed(self, peer: str, reason: str) -> None:
         """A neighbour has closed the connection; it comes back only if somebody links the two again."""
+        if self.on_dismissed is not None:
+            self.on_dismissed(self)

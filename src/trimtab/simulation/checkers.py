@@ -245,6 +245,11 @@ class DeliveryChecker:
         """A publication is where the protocol in use may lose it: nobody must get it, but whoever does gets it once."""
         self._due.pop((publisher, sequence), None)
 
+    def may_be_overtaken(self, publisher: str, sequence: int) -> None:
+        """A publication may come before those before it, which nobody must get then."""
+        for key in [key for key in self._due if key[0] == publisher and key[1] < sequence]:
+            del self._due[key]
+
     def begin_gap(self) -> None:
         """More has failed at once than the level of acknowledgement survives: what is under way may be lost."""
         self._is_in_gap = True

@@ -85,6 +85,7 @@ class Connection:
         "epoch",
         "faults",
         "first",
+        "greeted",
         "is_greeted",
         "is_inner",
         "is_plain",
@@ -117,6 +118,8 @@ class Connection:
         self.faults: list[FrameFault] = []
         self.is_plain = not is_inner
         """Whether it leads to a client and no faults of frames are declared for it."""
+        self.greeted: set[str] = set()
+        """The ends that have got the other's greeting since the connection came up; before, they send nothing."""
         self.is_greeted = False
         """Whether the first end has got the other's greeting since the connection came up."""
         self.is_read_later = False
@@ -160,6 +163,7 @@ class Connection:
         self.slots_count = 0
         self.unread = []
         self.is_greeted = self.is_read_later = False
+        self.greeted.clear()
 
     def host_opposite(self, end: str) -> Host:
         """The host at the other end."""
@@ -241,6 +245,7 @@ class Transport:
     def _greet(self, connection: Connection, epoch: int, receiver: Host, hello: Hello) -> None:
         if connection.epoch == epoch and not receiver.waits(self._greet, connection, epoch, receiver, hello):
             connection.is_greeted |= receiver is connection.first
+            connection.greeted.add(receiver.name)
             receiver.connected(connection.other(receiver.name), hello)
 
     def take_down(self, connection: Connection, noticed_after_s: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -280,7 +285,7 @@ class Transport:
         first = frames[0]
         number = first.number if type(first) is Payload else 0
         self._trace.add((departs_s, sender, connection.other(sender), number, first.ack, len(frames)))
-        if not connection.is_up:
+        if not connection.is_up or sender not in connection.greeted:
             return
         receiver = connection.host_opposite(sender)
         if not connection.faults:

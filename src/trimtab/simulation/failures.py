@@ -7,6 +7,7 @@ from then on. Whoever starts it makes sure that the life before it is over, as a
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -150,11 +151,18 @@ class Failures:
             self._end_gap_when_mended(_LOOKS_MAX_COUNT)
 
     def _forget_assistant_of(self, name: str) -> None:
-        """An assistant ends with its broker, and what is in its memory until then may be lost."""
+        """An assistant ends with its broker, and what is in its memory until then may be lost.
+
+        What has passed it and waits for what the broker should have passed goes on alone.
+        """
         assistant = self._world.brokers.get(f"{name}~")
         if assistant is not None:
             assistant.observer.may_lose_all = True
             self._world.checker.broker_died((), _held_by(assistant.broker))
+            for neighbour in assistant.connections:
+                replacement = self._world.brokers[neighbour].broker.replacement
+                for message in replacement.assistance.held() if replacement is not None else ():
+                    self._world.checker.may_be_overtaken(message.publisher, message.sequence)
 
     def _call_operator(self, host: BrokerHost) -> None:
         if self.operator_replaces_after_s is not None and not _is_assistant(host):
@@ -180,6 +188,7 @@ class Failures:
         near = [self._world.brokers[name] for name in host.connections if name in self._world.brokers]
         return (
             not near
+            or not host.broker.records.are_guarded
             or self._is_taking_over(host)
             or any(each.is_stopped or self._is_taking_over(each) for each in near)
         )
@@ -200,9 +209,11 @@ class Failures:
 
     @property
     def are_mended(self) -> bool:
-        """Whether every broker works and every takeover has ended, as far as clients may notice."""
-        hosts = self._world.brokers.values()
-        return not any(host.is_stopped or self._is_taking_over(host) for host in hosts if not _is_assistant(host))
+        """Whether every broker works, every takeover has ended as far as clients may notice, and records are kept."""
+        hosts = [host for host in self._world.brokers.values() if not _is_assistant(host)]
+        return not any(
+            host.is_stopped or self._is_taking_over(host) or not host.broker.records.are_guarded for host in hosts
+        )
 
     def _end_gap_when_mended(self, looks_count: int) -> None:
         if self.are_mended or not looks_count:
@@ -254,10 +265,21 @@ class Failures:
             assists=request.broker,
             reorders=request.reorders,
         )
-        world.start_broker(config, self._usual_capacities.get(request.broker, host.capacity), ())
+        assistant = world.start_broker(config, self._usual_capacities.get(request.broker, host.capacity), ())
+        assistant.on_dismissed = self._dismiss
         world.add_link(name, request.broker)
         for neighbour in names:
             world.add_link(name, neighbour, host.connections[neighbour].latency_s)
+
+    def _dismiss(self, assistant: BrokerHost) -> None:
+        """An assistant that is not wanted somewhere is not wanted at all, and leaves."""
+        if assistant.is_dead:
+            return
+        self._forget_assistant_of(assistant.broker.config.assists)
+        assistant.stop(is_dead=True)
+        for connection in assistant.connections.values():
+            other = self._world.brokers[connection.other(assistant.name)]
+            self._world.transport.shut(connection, assistant.name, partial(other.left, assistant.name))
 
     def provide(self, request: Replace | Assist) -> None:
         """A broker asks for a replica or an assistant."""

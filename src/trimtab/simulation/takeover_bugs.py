@@ -15,9 +15,8 @@ from trimtab.broker.sessions import Sessions
 from trimtab.broker.streams import Streams
 from trimtab.broker.takeover import Takeover
 from trimtab.client.moving import Move
-from trimtab.client.session import ClientSession
 from trimtab.protocol.frames import Hello
-from trimtab.protocol.messages import AnyMessage, End, Handover, SubscriptionsTold, Unadvertise
+from trimtab.protocol.messages import AnyMessage, Handover, SubscriptionsTold, Synced, Unadvertise
 from trimtab.replication.retention import Item, Retention
 from trimtab.simulation.move_bugs import Patch
 
@@ -135,14 +134,6 @@ def _sweep_at_once() -> list[Patch]:
     return [(Takeover, "begin_again", begin_again)]
 
 
-def _sweep_before_the_tail() -> list[Patch]:
-    def sweep_if_due(self: Takeover, peer: Peer, now_s: float) -> None:
-        if self.sweeps.pop(peer.name, 0) == peer.epoch:
-            self._broker.interests.sweep_advertisements(peer, now_s)
-
-    return [(Takeover, "sweep_if_due", sweep_if_due)]
-
-
 def _forget_passing() -> list[Patch]:
     return [(Streams, "passing", lambda self, neighbour, message: None)]
 
@@ -187,10 +178,6 @@ def _markers_wait_for_their_ends() -> list[Patch]:
     return [(Retention, "begin", begin)]
 
 
-def _disk_is_overtaken() -> list[Patch]:
-    return [(DurableDelivery, "must_wait_for_disk", lambda self, client: False)]
-
-
 def _say_the_marker_once() -> list[Patch]:
     def wake(self: Moves, now_s: float) -> None:
         self._again_s.clear()
@@ -210,15 +197,21 @@ def _answer_once() -> list[Patch]:
     return [(Moves, "_hand_over", hand_over)]
 
 
-def _take_any_end_for_this_move() -> list[Patch]:
-    original = ClientSession._about_the_move
+def _overtake_the_tails() -> list[Patch]:
+    original = Takeover.handle
 
-    def about_the_move(self: ClientSession, move: Move, message: AnyMessage, now_s: float) -> Any:
-        if isinstance(message, End):
-            message = End(stay=move.stay)
-        return original(self, move, message, now_s)
+    def handle(self: Takeover, peer: Peer, message: AnyMessage, now_s: float) -> bool:
+        return original(self, peer, Synced() if isinstance(message, Synced) else message, now_s)
 
-    return [(ClientSession, "_about_the_move", about_the_move)]
+    return [(Takeover, "handle", handle)]
+
+
+def _end_while_learning() -> list[Patch]:
+    return [(Interests, "_may_have_forgotten", lambda self, peer: False)]
+
+
+def _deliver_as_it_came() -> list[Patch]:
+    return [(Move, "in_order", lambda self: [*self.late, *self.early])]
 
 
 TAKEOVER_BUGS: Final = (
@@ -241,15 +234,13 @@ TAKEOVER_BUGS: Final = (
     ("never-sweep", "what a neighbour has not told again stays for ever", _never_sweep),
     ("sweep-at-once", "what a neighbour has told ends before it can tell it again", _sweep_at_once),
     (
-        "sweep-before-the-tail",
-        "advertisements end before what was published under them, in an earlier epoch, has passed",
-        _sweep_before_the_tail,
-    ),
-    (
         "forget-passing",
         "a publisher's new stream does not wait for the end of its old one behind a takeover",
         _forget_passing,
     ),
+    ("overtake-the-tails", "a handover does not wait for what died with the broker before", _overtake_the_tails),
+    ("end-while-learning", "what a neighbour that is learning ends, ends at once", _end_while_learning),
+    ("deliver-as-it-came", "what two brokers have sent is delivered in the order of its arrival", _deliver_as_it_came),
     ("forget-records", "a guardian or a disk keeps no records of clients", _forget_records),
     ("effects-before-records", "what changes for a client counts before it is recorded", _effects_before_records),
     ("push-nothing", "a guardian that takes over from another is not told what there is", _push_nothing),
@@ -263,13 +254,7 @@ TAKEOVER_BUGS: Final = (
         "a marker is done when what came of it has reached its end",
         _markers_wait_for_their_ends,
     ),
-    ("disk-is-overtaken", "the end of a stay overtakes what its publisher has on the disk", _disk_is_overtaken),
     ("say-the-marker-once", "a marker that was lost with a broker is not said again", _say_the_marker_once),
     ("answer-once", "a marker that is said again is not answered again", _answer_once),
-    (
-        "take-any-end-for-this-move",
-        "a client takes the end of another stay for that of this one",
-        _take_any_end_for_this_move,
-    ),
 )
 """Their names, what they do, and what they replace."""
