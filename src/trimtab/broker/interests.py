@@ -87,7 +87,7 @@ class Interests:
             return
         if not is_stale and route.numbers.get(peer.name, 0) > message.number:
             return
-        if not is_stale and self._may_have_forgotten(peer):
+        if not is_stale and self._may_have_forgotten(peer) and not self._broker.takeover.is_synced(peer.name):
             route.hops[peer.name] = EARLIER
         else:
             self.end_advertisement(peer, id, now_s)

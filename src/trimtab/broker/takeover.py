@@ -184,6 +184,10 @@ class Takeover:
         """Whether it is not known yet which clients the earlier incarnation had, and whether their stays went on."""
         return self.is_learning and bool(self._records_due)
 
+    def is_synced(self, name: str) -> bool:
+        """Whether a neighbour has told all advertisements in the present epoch of its link."""
+        return name not in self._unsynced
+
     def is_being_told(self, name: str) -> bool:
         """Whether a neighbour has come again as another incarnation that does not know all yet."""
         return name in self._learners

@@ -52,53 +52,44 @@ class UplinkScheduler:
         self._peers = peers
         self._urgent: OrderedDict[str, None] = OrderedDict()
         """Those for whom control waits."""
+        self._turns: OrderedDict[str, None] = OrderedDict()
+        """The others where each peer sends once, then the next."""
+        self._order: _Order | None = None
+        """The others in another order."""
+        if policy != "turns":
+            self._order = _FirstInFirstOut() if policy == "fifo" else _ByDeadline(peers)
         self._has_urgent = policy != "fifo"
-        self._others: _Order
-        if policy == "turns":
-            self._others = _RoundRobin()
-        else:
-            self._others = _FirstInFirstOut() if policy == "fifo" else _ByDeadline(peers)
 
     def __bool__(self) -> bool:
-        return bool(self._urgent) or bool(self._others)
+        return bool(self._urgent or self._turns or self._order)
 
     def waits(self, peer: str, now_s: float) -> None:
         """Something waits for a peer."""
         known = self._peers.get(peer)
         if known is not None and known.link.control and self._has_urgent:
             self._urgent[peer] = None
+        elif self._order is None:
+            self._turns[peer] = None
         else:
-            self._others.waits(peer, now_s)
+            self._order.waits(peer, now_s)
 
     def goes_on(self, peer: str, now_s: float) -> None:
         """A peer whose turn it was has more to send."""
         known = self._peers.get(peer)
         if known is not None and known.link.control and self._has_urgent:
             self._urgent[peer] = None
+        elif self._order is None:
+            self._turns[peer] = None
         else:
-            self._others.goes_on(peer, now_s)
+            self._order.goes_on(peer, now_s)
 
     def take(self, now_s: float) -> str:
         """The peer whose turn it is to send one message, empty if there is none."""
-        return self._urgent.popitem(last=False)[0] if self._urgent else self._others.take(now_s)
-
-
-class _RoundRobin:
-    """Each peer once, then the next."""
-
-    def __init__(self) -> None:
-        self._peers: OrderedDict[str, None] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._peers)
-
-    def waits(self, peer: str, now_s: float) -> None:
-        self._peers.setdefault(peer)
-
-    goes_on = waits
-
-    def take(self, now_s: float) -> str:
-        return self._peers.popitem(last=False)[0]
+        if self._urgent:
+            return self._urgent.popitem(last=False)[0]
+        if self._turns:
+            return self._turns.popitem(last=False)[0]
+        return self._order.take(now_s) if self._order else ""
 
 
 class _ByDeadline:

@@ -391,8 +391,7 @@ class BrokerHost:
         name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self._sizes_bytes
         sendings: list[Sending] = []
         laid_count = 0
-        while uplink:
-            peer = uplink.take(departs_s)
+        while peer := uplink.take(departs_s):
             frame, has_more = take(peer, departs_s)
             if frame is None:
                 continue
