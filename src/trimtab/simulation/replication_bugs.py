@@ -192,7 +192,7 @@ _FIRST_SEEDS: Final[dict[str, int]] = {
     "forget-the-departed": 670,
     "leave-out-the-union": 710,
     "sync-too-early": 790,
-    "effects-before-records": 940,
+    "effects-before-records": 8870,
     "answer-across-epochs": 1570,
     "confirm-for-absent-clients": 1730,
     "stale-end-ends": 3120,
