@@ -41,7 +41,7 @@ def test_a_peer_with_more_to_send_goes_to_the_end() -> None:
     uplink.waits("a", 0.0)
     uplink.waits("b", 0.0)
     assert uplink.take(0.0) == "a"
-    uplink.goes_on("a", 0.0)
+    uplink.waits("a", 0.0, goes_on=True)
     assert [uplink.take(0.0), uplink.take(0.0)] == ["b", "a"]
 
 
@@ -50,7 +50,7 @@ def test_first_in_first_out_gives_one_place_to_what_goes_on() -> None:
     for name in ("a", "b", "a"):
         uplink.waits(name, 0.0)
     assert uplink.take(0.0) == "a"
-    uplink.goes_on("a", 0.0)  # has a place already
+    uplink.waits("a", 0.0, goes_on=True)  # has a place already
     assert [uplink.take(0.0), uplink.take(0.0)] == ["b", "a"]
     assert not uplink
 

@@ -140,7 +140,7 @@ def test_endless_runs_keep_what_they_find(tmp_path: Path) -> None:
     endless = Endless(draw_plan, "", BUG, shrinks=False, folder=tmp_path, say=lines.append)
     endless.run(jobs_count=1, for_s=8.0)
     assert endless.runs_count > 0
-    assert endless.failures_count >= len(list(tmp_path.glob("plain-*.json")))
+    assert 0 < len(list(tmp_path.glob("plain-*.json"))) <= endless.failures_count
     assert lines[-1].startswith(f"stopped: {endless.runs_count:,} runs")
 
 

@@ -189,7 +189,7 @@ class Assistance:
         return name in self._assistants and self._assistants[name].is_complete
 
     def gone(self, peer: Peer, now_s: float) -> None:
-        """An assistant, or a broker that has one, is gone or begins another life: one way is left, or none."""
+        """An assistant, or a broker that has one, is gone or begins another incarnation: one way is left, or none."""
         assistant = self._assistants.pop(peer.assists or peer.name, None)
         if assistant is None:
             return

@@ -77,8 +77,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     when all who want it have it, so that all brokers may die at once."""
 
     replica: str = ""
-    """The protocol by which this broker replaces an earlier life of its name, if it does; then `neighbours` are all
-    those of the earlier life."""
+    """The protocol by which this broker replaces an earlier incarnation, if it does; then `neighbours` are all those
+    that it had."""
 
     assists: str = ""
     """The broker whose load this one shares, if it does; then `replica` is the protocol by which it learns its routes,

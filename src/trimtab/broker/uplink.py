@@ -63,25 +63,17 @@ class UplinkScheduler:
     def __bool__(self) -> bool:
         return bool(self._urgent or self._turns or self._order)
 
-    def waits(self, peer: str, now_s: float) -> None:
-        """Something waits for a peer."""
+    def waits(self, peer: str, now_s: float, *, goes_on: bool = False) -> None:
+        """Something waits for a peer, new or behind what was sent in its turn."""
         known = self._peers.get(peer)
         if known is not None and known.link.control and self._has_urgent:
             self._urgent[peer] = None
         elif self._order is None:
             self._turns[peer] = None
+        elif goes_on:
+            self._order.goes_on(peer, now_s)
         else:
             self._order.waits(peer, now_s)
-
-    def goes_on(self, peer: str, now_s: float) -> None:
-        """A peer whose turn it was has more to send."""
-        known = self._peers.get(peer)
-        if known is not None and known.link.control and self._has_urgent:
-            self._urgent[peer] = None
-        elif self._order is None:
-            self._turns[peer] = None
-        else:
-            self._order.goes_on(peer, now_s)
 
     def take(self, now_s: float) -> str:
         """The peer whose turn it is to send one message, empty if there is none."""

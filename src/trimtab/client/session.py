@@ -322,7 +322,7 @@ class ClientSession:
 
     @property
     def broker_session(self) -> str:
-        """What the present broker calls its life."""
+        """What the present broker calls its incarnation."""
         return self._broker_session
 
     def arrived(self) -> Place:

@@ -86,7 +86,7 @@ class Outgoing:
             capacity.spend_bytes(len(data), time_s)
             connection.write(data)
             if has_more:
-                uplink.goes_on(name, time_s)
+                uplink.waits(name, time_s, goes_on=True)
         if uplink and not self._flush_is_due:
             self._flush_is_due = True
             asyncio.get_running_loop().call_later(capacity.sending_wait_s(time_s), self._flush_again)

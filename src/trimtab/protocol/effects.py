@@ -133,11 +133,11 @@ BackEndRequest: TypeAlias = OpenStream | CloseStream | FetchResults
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Have a replica started for a broker that has failed; whoever starts it makes sure that the old life is over."""
+    """Have a replica started for a broker that has failed; whoever starts it makes sure that the old one is over."""
 
     broker: str
     session: str
-    """The life that has failed; for a later one nothing is to be done."""
+    """The incarnation that has failed; for a later one nothing is to be done."""
     why: str
     """How it failed: crash or hang."""
     protocol: str
@@ -152,7 +152,7 @@ class Assist(msgspec.Struct, frozen=True):
 
     broker: str
     session: str
-    """The life that is congested; for a later one nothing is to be done."""
+    """The incarnation that is congested; for a later one nothing is to be done."""
     protocol: str
     reorders: bool
     """Whether publications that take different ways are put in order again."""

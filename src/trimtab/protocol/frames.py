@@ -199,9 +199,9 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     channels: ChannelsStatus | None = None
     """Where there is a back end."""
     session: str = ""
-    """This life of the broker."""
+    """This incarnation of the broker."""
     replica: str = ""
-    """The protocol by which it replaces an earlier life, if it does."""
+    """The protocol by which it replaces an earlier incarnation, if it does."""
     failures: tuple[FailureStatus, ...] = ()
     """Neighbours that failed lately, as this broker saw it."""
     epoch: int = 1

@@ -43,7 +43,7 @@ class NeighbourWatch:
         self._is_retired = False
 
     def came(self, name: str, session: str, now_s: float, epoch: int = 1) -> None:
-        """A neighbour is there, or a later life of it."""
+        """A neighbour is there, or a later incarnation of it."""
         known = self._neighbours.get(name)
         self._neighbours[name] = _Neighbour(session, epoch, Watched(self._config, now_s))
         if known is not None:

@@ -229,7 +229,7 @@ class BrokerHost:
         """Whatever arrives is handed over."""
 
     def mount(self, disk: Disk) -> None:
-        """Find what an earlier life has stored."""
+        """Find what an earlier incarnation has stored."""
         self.disk = disk
         publications, records = disk.mount(self._stored)
         self._carry_out(self.broker.handle(Recovered(publications, records), self._clock.now_s))
@@ -396,7 +396,7 @@ class BrokerHost:
             if frame is None:
                 continue
             if has_more:
-                uplink.goes_on(peer, departs_s)
+                uplink.waits(peer, departs_s, goes_on=True)
             connection = connections.get(peer)
             if type(frame) is Payload and type(message := frame.messages[0]) is Publish:
                 if sizes_bytes and message.publisher in sizes_bytes:

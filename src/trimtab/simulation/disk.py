@@ -23,13 +23,13 @@ class Disk:
         self._records = KeptRecords()
         self._writing: list[Append] = []
         self._waiting: list[Append] = []
-        self._life = 0
+        self._incarnation = 0
         self._told: Callable[[int], None] = lambda _: None
         self.writes_count = 0
 
     def mount(self, told: Callable[[int], None]) -> tuple[tuple[Publish, ...], tuple[ClientRecord, ...]]:
-        """A life of the broker begins: who is told what is stored, and what there is; unfinished writes are lost."""
-        self._life += 1
+        """An incarnation begins: who is told what is stored, and what there is; unfinished writes are lost."""
+        self._incarnation += 1
         self._told = told
         self._writing, self._waiting = [], []
         return tuple(self._on_disk), self._records.all()
@@ -54,10 +54,10 @@ class Disk:
     def _write(self) -> None:
         if not self._writing and self._waiting:
             self._writing, self._waiting = self._waiting, []
-            self._clock.at(self._clock.now_s + self._write_s, self._written, self._life)
+            self._clock.at(self._clock.now_s + self._write_s, self._written, self._incarnation)
 
-    def _written(self, life: int) -> None:
-        if life != self._life:
+    def _written(self, incarnation: int) -> None:
+        if incarnation != self._incarnation:
             return
         self.writes_count += 1
         written, self._writing = self._writing, []

@@ -1,7 +1,7 @@
 """Brokers of a simulated world that die, hang or are congested, and who starts replicas for them.
 
 A dead broker loses all it knew. A replica takes its name and its place: what is found under the name is another machine
-from then on. Whoever starts it makes sure that the life before it is over, as an operator's system would.
+from then on. Whoever starts it makes sure that the one before it is over, as an operator's system would.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StandByPool:
         self._under_way: dict[tuple[str, str, bool], None] = {}
 
     def provide(self, request: Replace | Assist) -> None:
-        """Take a machine; a life that was asked for before is not replaced or assisted twice."""
+        """Take a machine; an incarnation that was asked for before is not replaced or assisted twice."""
         key = (request.broker, request.session, isinstance(request, Assist))
         if key in self._under_way or not self.machines_count:
             return
@@ -288,7 +288,7 @@ class Failures:
             self.provisioner.provide(request)
 
     def replace(self, request: Replace) -> None:
-        """Begin another life of a broker, on a machine of the same kind, once the one before it is surely over."""
+        """Begin another incarnation of a broker, on a machine of the same kind, once the one before is surely over."""
         world = self._world
         before = world.brokers[request.broker]
         if before.broker.config.session != request.session:
@@ -305,7 +305,7 @@ class Failures:
         self._begin_again(before, config)
 
     def restart(self, name: str) -> None:
-        """Begin another life of a broker that is dead, on its machine, with nothing but its configuration and disk."""
+        """Begin another incarnation of a dead broker, on its machine, with nothing but its configuration and disk."""
         before = self._world.brokers[name]
         if before.is_dead:
             config, brokers = before.broker.config, self._world.brokers

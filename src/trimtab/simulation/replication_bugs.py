@@ -235,7 +235,7 @@ REPLICATION_BUGS: Final = tuple(
         ),
         (
             "hand-over-from-another-life",
-            "a replica hands over a client that has given up its stay in another life of its broker",
+            "a replica hands over a client that has given up its stay in another incarnation of its broker",
             _hand_over_from_another_life,
         ),
         ("merge-at-once", "publications that took two ways are not put in order", _merge_at_once),

@@ -98,7 +98,7 @@ class World:
         self.failures = Failures(self)
         """Brokers that die, and replicas for them."""
         self.agents_for: Callable[[str], Sequence[Agent]] = lambda name: ()
-        """The agents inside another life of a broker."""
+        """The agents inside another incarnation of a broker."""
 
     # ---- time ----
 
