@@ -162,6 +162,26 @@ def test_a_broker_that_dies_with_an_assistant_is_replaced_and_ends_in_one_networ
     assert world.checker.deliveries_count >= delivered_count + 50 * 4
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_assistant_leaves_when_a_neighbour_of_its_broker_is_replaced(protocol: Protocol) -> None:
+    world = star(protocol)
+    world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=3)
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=4.0, for_s=5.0))
+    publish(world, "p@F", 1.0, 200, 0.01)
+    world.at(2.0, assist, world, protocol)
+    world.at(3.5, world.failures.kill, "B2")
+    publish(world, "p@B1", 20.0, 50, 0.01)
+    world.run(19.0)
+    assert world.brokers["F~"].is_dead
+    for name in ("F", "B1", "B2", "B3"):
+        replacement = world.brokers[name].broker.replacement
+        assert replacement is not None
+        assert not replacement.assistance.has_assistant("F")
+    delivered_count = world.checker.deliveries_count
+    assert finish(world, 60.0) == []
+    assert world.checker.deliveries_count == delivered_count + 50 * 4
+
+
 def test_an_assistant_of_a_stranger_or_a_second_one_is_sent_away() -> None:
     world = star()
     assist(world)

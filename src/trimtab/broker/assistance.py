@@ -161,12 +161,12 @@ class Assistance:
         if marker is not None:
             assistant.has_begun = True
 
-    def neighbour_came_again(self, peer: Peer) -> None:
-        """A neighbour has lost its memory: it must hear again that publications of this broker may take two ways."""
-        assistant = self._assistants.get(self._broker.name)
-        if assistant is not None and assistant.has_begun and not peer.assists:
-            peer.link.data.appendleft(Progress(origin=self._broker.name, number=0))  # what follows took two ways
-            self._broker.touch(peer.name)
+    def neighbour_came_again(self, peer: Peer, now_s: float) -> None:
+        """A neighbour has lost its memory: an assistant of it or of this broker, made for the one before, ends."""
+        self.gone(peer, now_s)
+        own = self._assistants.get(self._broker.name)
+        if own is not None:
+            self.gone(self._broker.peers[own.name], now_s)
 
     def is_assistant(self, name: str) -> bool:
         """Whether a neighbour is an assistant."""

@@ -88,11 +88,10 @@ class Sessions:
         """A neighbour greets that has lost its memory, or that we had forgotten."""
         replacement = self._broker.replacement
         if replacement is not None:
-            replacement.assistance.gone(peer, now_s)
+            replacement.assistance.neighbour_came_again(peer, now_s)
         effects = self._broker.takeover.begin_again(peer, hello, now_s)
         if replacement is not None:
             replacement.neighbour_came(peer, now_s)
-            replacement.assistance.neighbour_came_again(peer)
         return effects
 
     def adopt(self, record: ClientRecord, now_s: float) -> Peer | None:
@@ -141,8 +140,8 @@ class Sessions:
         if known is None and hello.assists:
             if replacement is None:
                 return f"{broker.name} knows nothing of assistants"
-            if hello.resumes == broker.config.session:
-                return f"{broker.name} has given up {name}, which was away"
+            if hello.resumes:
+                return f"{broker.name} has given up {name}, which it knew before"
             return replacement.assistance.problem_with(hello)
         if known is None and hello.role == "client" and len(broker.peers) >= broker.config.clients_max_count:
             return f"this broker keeps at most {broker.config.clients_max_count:,} sessions"
