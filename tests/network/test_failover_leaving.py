@@ -1,10 +1,11 @@
-"""A publisher leaves, and the broker process in the middle is killed while it passes its publications on slowly."""
+"""A publisher's stream ends, and the broker process in the middle is killed while it passes its publications on slowly."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -35,9 +36,26 @@ def line(level: Acknowledges, folder: Path) -> Network:
     return Network(msgspec.structs.replace(network.plan, brokers=brokers))
 
 
+async def leave(publisher: Client, advertisement: str, network: Network) -> None:
+    """The publisher leaves the network."""
+    await publisher.close()
+
+
+async def unadvertise(publisher: Client, advertisement: str, network: Network) -> None:
+    """The publisher ends its advertisement, and stays."""
+    await publisher.unadvertise(advertisement)
+
+
+async def move_away(publisher: Client, advertisement: str, network: Network) -> None:
+    """The publisher goes to the broker of the subscriber, over the one that will be killed."""
+    moved = asyncio.ensure_future(publisher.move("B1", str(network.address("B1"))))
+    moved.add_done_callback(lambda done: done.cancelled() or done.exception())  # a move that meets a death may not be
+
+
 @pytest.mark.parametrize("level", ["safe", "durable"])
-def test_what_a_publisher_said_before_it_left_survives_the_broker_in_the_middle(
-    level: Acknowledges, tmp_path: Path
+@pytest.mark.parametrize("end", [leave, unadvertise, move_away])
+def test_what_a_publisher_said_before_its_stream_ends_survives_the_broker_in_the_middle(
+    level: Acknowledges, end: Callable[[Client, str, Network], Awaitable[None]], tmp_path: Path
 ) -> None:
     with line(level, tmp_path) as network:
         numbers: list[object] = []
@@ -45,18 +63,19 @@ def test_what_a_publisher_said_before_it_left_survives_the_broker_in_the_middle(
         async def work() -> None:
             async with await Client.connect(network.address("B1"), "S") as subscriber:
                 publisher = await Client.connect(network.address("B3"), "P")
-                await publisher.advertise(Filter.parse("n >= 0"))
+                advertisement = await publisher.advertise(Filter.parse("n >= 0"))
                 subscription = await subscriber.subscribe(Filter.parse("n >= 0"))
                 for number in range(PUBLICATIONS_COUNT):
                     await publisher.publish({"n": number})
                 await publisher.drain()
-                await publisher.close()
-                await asyncio.sleep(0.2)  # B3 ends the advertisement, and B2 has most of what it was for in its queue
+                await end(publisher, advertisement, network)
+                await asyncio.sleep(0.2)  # B3 knows of the end, and B2 has most of what was before it in its queue
                 os.kill(network.pid("B2"), signal.SIGKILL)
                 async for delivery in subscription:
                     numbers.append(delivery.publication["n"])
                     if len(numbers) == PUBLICATIONS_COUNT:
                         break
+                await publisher.close()
 
         run_loop(asyncio.wait_for(work(), WITHIN_S))
         assert numbers == list(range(PUBLICATIONS_COUNT))
