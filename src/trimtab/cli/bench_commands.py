@@ -270,7 +270,12 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
         typer.echo(printable(str(error)), err=True)
         raise typer.Exit(1) from None
     if as_json:
-        found = {**msgspec.to_builtins(figures), "is_right": figures.is_right, "resumed_max_s": figures.resumed_max_s}
+        found = {
+            **msgspec.to_builtins(figures),
+            "is_right": figures.is_right,
+            "resumed_max_s": figures.resumed_max_s,
+            "confirmed_max_s": figures.confirmed_max_s,
+        }
         typer.echo(json.dumps(found, indent=2))
     else:
         for kill in figures.kills:
@@ -282,7 +287,8 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
         typer.echo(
             f"{figures.publications_count:,} published ({figures.publications_per_s:,.0f} per second), "
             f"{figures.deliveries_count:,} delivered; lost {figures.lost_count:,}, doubled or reordered "
-            f"{figures.doubled_count:,}; service resumed at the latest {figures.resumed_max_s:.2f} s after detection"
+            f"{figures.doubled_count:,}; service resumed at the latest {figures.resumed_max_s:.2f} s after detection, "
+            f"and new subscriptions were confirmed {figures.confirmed_max_s:.2f} s after a replica knew all routes"
         )
         if moves_every:
             typer.echo(f"{figures.moved_count:,} moves of clients, {figures.stayed_count:,} that were undone")

@@ -14,7 +14,7 @@ import random
 import signal
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -86,6 +86,9 @@ class KillFigures(msgspec.Struct, frozen=True):
     """From then until its replica knew all routes, as that neighbour saw it."""
     resumed_s: float
     """From then until every subscriber had something from every publisher again."""
+    confirmed_s: float
+    """From the moment at which that neighbour saw its replica know all routes until subscriptions to every publisher,
+    which somebody asked for when the broker had just died, were confirmed; 0 if they were before."""
     clients_count: int
     """Clients of the broker that was killed."""
 
@@ -113,6 +116,11 @@ class FailoverFigures(msgspec.Struct, frozen=True):
     def resumed_max_s(self) -> float:
         """The longest time until service resumed."""
         return max((kill.resumed_s for kill in self.kills), default=0.0)
+
+    @property
+    def confirmed_max_s(self) -> float:
+        """The longest time until subscriptions were confirmed that had to wait for a replica."""
+        return max((kill.confirmed_s for kill in self.kills), default=0.0)
 
     @property
     def is_right(self) -> bool:
@@ -260,12 +268,14 @@ class FailoverRun:
             else:
                 self._moved_count += 1
 
-    async def _kill(self, after_count: int, working: list[asyncio.Task[None]]) -> KillFigures:
+    async def _kill(self, after_count: int, working: list[asyncio.Task[Any]]) -> KillFigures:
         network, plan = self._network, self._network.plan
         broker = self._rng.choice(BROKERS)
         clients_count = sum(client.broker == broker for client in self._clients)
         killed_s = now_s()
         os.kill(network.pid(broker), signal.SIGKILL)
+        asking = asyncio.create_task(self._ask(broker))
+        working = [*working, asking]
         noticed_s, replaced_s = 0.0, None
         for subscriber in self._subscribers.values():
             subscriber.awaited = {}
@@ -288,14 +298,26 @@ class FailoverRun:
                 break
             self._check(working, killed_s, f"{broker} was killed and not replaced")
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+        while not asking.done():
+            self._check(working, killed_s, f"{broker} was killed, and new subscriptions are not confirmed")
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
         return KillFigures(
             broker=broker,
             after_count=after_count,
             noticed_s=noticed_s - killed_s,
             replaced_s=replaced_s - noticed_s,
             resumed_s=resumed_s - noticed_s,
+            confirmed_s=max(0.0, asking.result() - replaced_s),
             clients_count=clients_count,
         )
+
+    async def _ask(self, dead: str) -> float:
+        """Come to a broker that lives and subscribe to what every publisher has announced; returns when all knew."""
+        broker = self._rng.choice([name for name in BROKERS if name != dead])
+        async with await Client.connect(self._network.address(broker), f"Q{self._published_count}") as client:
+            for name in PUBLISHERS:
+                await client.subscribe(Filter.parse(f"p = '{name}' AND n = 0"))  # only the first one would match
+            return now_s()
 
     def _noticed(self, statuses: object, broker: str, killed_s: float) -> tuple[float, float | None]:
         """When somebody noticed a death, 0 if nobody has, and when that one saw it replaced."""
@@ -311,14 +333,14 @@ class FailoverRun:
         first = min(found, key=lambda failure: failure.noticed_s)
         return first.noticed_s, first.replaced_s
 
-    def _check(self, working: list[asyncio.Task[None]], since_s: float, what: str) -> None:
+    def _check(self, working: list[asyncio.Task[Any]], since_s: float, what: str) -> None:
         for task in working:
             if task.done() and task.exception() is not None:
                 task.result()
         if now_s() - since_s > KEEPS_UP_WITHIN_S:
             raise TimeoutError(f"after {KEEPS_UP_WITHIN_S:g} s: {what}")
 
-    async def _until(self, is_so: Callable[[], bool], working: list[asyncio.Task[None]], what: str) -> None:
+    async def _until(self, is_so: Callable[[], bool], working: list[asyncio.Task[Any]], what: str) -> None:
         since_s, last_count = now_s(), -1
         while not is_so():
             if self._published_count != last_count:
@@ -326,7 +348,7 @@ class FailoverRun:
             self._check(working, since_s, f"no more {what}")
             await asyncio.sleep(0.002)
 
-    async def _until_all_stand_by(self, working: list[asyncio.Task[None]]) -> None:
+    async def _until_all_stand_by(self, working: list[asyncio.Task[Any]]) -> None:
         """Wait until all brokers answer and all who stand by are there: one failure at a time."""
         since_s = now_s()
         while True:
