@@ -91,14 +91,14 @@ class Moves:
             broker.refuse(peer, _about(message.stay), reason, now_s)
             return
         is_new = not peer.old_broker
-        peer.stay, peer.old_broker, peer.publishes = message.stay, message.old_broker, message.publishes
-        peer.cause = message.cause
+        peer.stay, peer.cause = message.stay, message.cause
         for known in message.subscriptions:
             request = Subscribe(id=known.id, filter=known.filter, within_s=known.within_s, cause=message.cause)
             broker.interests.subscribe(peer, request, now_s)
         for advertised in message.advertisements:
             broker.interests.install_advertisement(peer, advertised.id, advertised.filter, now_s)
-        broker.records.changed(peer, now_s)
+        peer.old_broker, peer.publishes = message.old_broker, message.publishes
+        broker.records.changed(peer, now_s)  # behind the filters: a record that names an old broker is whole
         self._hand_over_to_here(peer, now_s)
         self._again_s[peer.name] = (now_s + AGAIN_AFTER_S, AGAIN_AFTER_S)
         if is_new:

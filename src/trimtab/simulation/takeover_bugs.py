@@ -16,7 +16,7 @@ from trimtab.broker.streams import Streams
 from trimtab.broker.takeover import Takeover
 from trimtab.client.moving import Move
 from trimtab.protocol.frames import Hello
-from trimtab.protocol.messages import AnyMessage, Handover, SubscriptionsTold, Synced, Unadvertise
+from trimtab.protocol.messages import AnyMessage, Handover, MoveIn, SubscriptionsTold, Synced, Unadvertise
 from trimtab.replication.retention import Item, Retention
 from trimtab.simulation.move_bugs import Patch
 
@@ -155,6 +155,16 @@ def _effects_before_records() -> list[Patch]:
     return [(Records, "is_kept", property(lambda self: True))]
 
 
+def _record_a_move_in_pieces() -> list[Patch]:
+    original = Moves.move_in
+
+    def move_in(self: Moves, peer: Peer, message: MoveIn, now_s: float) -> None:
+        peer.old_broker, peer.publishes = message.old_broker, message.publishes
+        original(self, peer, message, now_s)
+
+    return [(Moves, "move_in", move_in)]
+
+
 def _push_nothing() -> list[Patch]:
     def push_all(self: Records, now_s: float) -> None:
         self._kept_version = self._last_version
@@ -243,6 +253,11 @@ TAKEOVER_BUGS: Final = (
     ("deliver-as-it-came", "what two brokers have sent is delivered in the order of its arrival", _deliver_as_it_came),
     ("forget-records", "a guardian or a disk keeps no records of clients", _forget_records),
     ("effects-before-records", "what changes for a client counts before it is recorded", _effects_before_records),
+    (
+        "record-a-move-in-pieces",
+        "the record of a client that comes names its old broker before it has all its filters",
+        _record_a_move_in_pieces,
+    ),
     ("push-nothing", "a guardian that takes over from another is not told what there is", _push_nothing),
     (
         "forget-the-departed",
