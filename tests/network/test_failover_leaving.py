@@ -1,4 +1,4 @@
-"""A publisher's stream ends, and the broker process in the middle is killed while it passes its publications on slowly."""
+"""A publisher's stream ends, and the broker process in the middle, slow to pass its publications on, is killed."""
 
 from __future__ import annotations
 
