@@ -19,9 +19,9 @@ def order_of(policy: AnyUplink) -> list[str]:
     peers = peers_with_data("a", "b", "c")
     uplink = UplinkScheduler(peers, policy)
     for name in peers:
-        uplink.waits(name, 0.0)
+        uplink.add([name], 0.0)
     peers["c"].link.enqueue(Confirmed(id="x"), 0.0)
-    uplink.waits("c", 0.0)
+    uplink.add(["c"], 0.0)
     taken = [uplink.take(0.0) for _ in range(4)]
     assert not uplink
     return taken
@@ -38,19 +38,19 @@ def test_first_in_first_out_knows_no_classes() -> None:
 
 def test_a_peer_with_more_to_send_goes_to_the_end() -> None:
     uplink = UplinkScheduler(peers_with_data("a", "b"))
-    uplink.waits("a", 0.0)
-    uplink.waits("b", 0.0)
+    uplink.add(["a"], 0.0)
+    uplink.add(["b"], 0.0)
     assert uplink.take(0.0) == "a"
-    uplink.waits("a", 0.0, goes_on=True)
+    uplink.goes_on("a", 0.0)
     assert [uplink.take(0.0), uplink.take(0.0)] == ["b", "a"]
 
 
 def test_first_in_first_out_gives_one_place_to_what_goes_on() -> None:
     uplink = UplinkScheduler(peers_with_data("a", "b"), "fifo")
     for name in ("a", "b", "a"):
-        uplink.waits(name, 0.0)
+        uplink.add([name], 0.0)
     assert uplink.take(0.0) == "a"
-    uplink.waits("a", 0.0, goes_on=True)  # has a place already
+    uplink.goes_on("a", 0.0)  # has a place already
     assert [uplink.take(0.0), uplink.take(0.0)] == ["b", "a"]
     assert not uplink
 
@@ -60,6 +60,6 @@ def test_the_most_urgent_deadline_goes_first() -> None:
     peers["relaxed"].subscriptions["s1"] = 30.0
     peers["urgent"].subscriptions["s2"] = 1.0
     uplink = UplinkScheduler(peers, "deadlines")
-    uplink.waits("relaxed", 0.0)
-    uplink.waits("urgent", 0.5)
+    uplink.add(["relaxed"], 0.0)
+    uplink.add(["urgent"], 0.5)
     assert [uplink.take(0.6), uplink.take(0.6)] == ["urgent", "relaxed"]

@@ -374,9 +374,16 @@ class Broker:
 
     def take_frames(self, peer: str, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent to a peer now."""
-        frames: list[Payload | Ack] = []
-        while (frame := self.take_frame(peer, now_s)) is not None:
-            frames.append(frame)
+        known = self.peers.get(peer)
+        if known is None:
+            return []
+        if known.accepted_owed:
+            self._say_acceptance(known, now_s)
+        frames = known.link.take_all(now_s)
+        if peer not in self._watched:
+            self._watch.add(known)
+        if self._congested:
+            self._input.relieve(known)
         return frames
 
     def _owes_acceptance(self, peer: Peer) -> bool:

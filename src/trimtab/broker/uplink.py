@@ -8,7 +8,7 @@ network together.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from trimtab.broker.peers import Peer
@@ -42,8 +42,7 @@ class UplinkScheduler:
     >>> peers = {name: Peer(name, "client", "1", Link(LinkConfig()), 100) for name in ("a", "b", "c")}
     >>> peers["c"].link.enqueue(Confirmed(id="x"), 0.0)
     >>> uplink = UplinkScheduler(peers)
-    >>> for name in peers:
-    ...     uplink.waits(name, 0.0)
+    >>> uplink.add(peers, 0.0)
     >>> uplink.take(0.0), uplink.take(0.0), uplink.take(0.0)
     ('c', 'a', 'b')
     """
@@ -63,17 +62,24 @@ class UplinkScheduler:
     def __bool__(self) -> bool:
         return bool(self._urgent or self._turns or self._order)
 
-    def waits(self, peer: str, now_s: float, *, goes_on: bool = False) -> None:
-        """Something waits for a peer, new or behind what was sent in its turn."""
-        known = self._peers.get(peer)
-        if known is not None and known.link.control and self._has_urgent:
-            self._urgent[peer] = None
-        elif self._order is None:
-            self._turns[peer] = None
-        elif goes_on:
-            self._order.goes_on(peer, now_s)
+    def add(self, names: Iterable[str], now_s: float) -> None:
+        """Something new waits for these peers."""
+        peers, urgent, turns, order = self._peers, self._urgent, self._turns, self._order
+        for name in names:
+            peer = peers.get(name)
+            if peer is not None and peer.link.control and self._has_urgent:
+                urgent[name] = None
+            elif order is None:
+                turns[name] = None
+            else:
+                order.waits(name, now_s)
+
+    def goes_on(self, name: str, now_s: float) -> None:
+        """More waits for a peer behind what was sent in its turn."""
+        if self._order is None or (self._has_urgent and name in self._peers and self._peers[name].link.control):
+            self.add((name,), now_s)
         else:
-            self._order.waits(peer, now_s)
+            self._order.goes_on(name, now_s)
 
     def take(self, now_s: float) -> str:
         """The peer whose turn it is to send one message, empty if there is none."""

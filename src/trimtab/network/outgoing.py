@@ -71,8 +71,7 @@ class Outgoing:
         """Send as the configured bandwidth allows, a message at a time."""
         time_s = now_s()
         broker, uplink = self._broker, self._uplink
-        for name in broker.sendable():
-            uplink.waits(name, time_s)
+        uplink.add(broker.sendable(), time_s)
         while uplink and capacity.sending_wait_s(time_s) <= 0:
             name = uplink.take(time_s)
             connection = self._connections.get(name)
@@ -86,7 +85,7 @@ class Outgoing:
             capacity.spend_bytes(len(data), time_s)
             connection.write(data)
             if has_more:
-                uplink.waits(name, time_s, goes_on=True)
+                uplink.goes_on(name, time_s)
         if uplink and not self._flush_is_due:
             self._flush_is_due = True
             asyncio.get_running_loop().call_later(capacity.sending_wait_s(time_s), self._flush_again)

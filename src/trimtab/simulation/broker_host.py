@@ -378,8 +378,7 @@ class BrokerHost:
         What fits into a short time is committed at once, so that a frame that comes then waits for that time's end.
         """
         uplink, now_s = self._uplink, self._clock.now_s
-        for peer in self._touched():
-            uplink.waits(peer, now_s)
+        uplink.add(self._touched(), now_s)
         if self._goes_on_then or not uplink:
             return
         if now_s < self._sends_until_s:
@@ -396,7 +395,7 @@ class BrokerHost:
             if frame is None:
                 continue
             if has_more:
-                uplink.waits(peer, departs_s, goes_on=True)
+                uplink.goes_on(peer, departs_s)
             connection = connections.get(peer)
             if type(frame) is Payload and type(message := frame.messages[0]) is Publish:
                 if sizes_bytes and message.publisher in sizes_bytes:
