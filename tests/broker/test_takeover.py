@@ -8,8 +8,11 @@ import pytest
 
 from tests.broker.told_broker import ToldBroker
 from tests.client.slow import Slow
+from tests.transcripts import OtherEnd
 from trimtab.language import Filter
 from trimtab.protocol.events import LinkRemoved
+from trimtab.protocol.frames import Hello
+from trimtab.protocol.messages import VERSION
 
 NUMBERS = Filter.parse("[n,isPresent,0]")
 
@@ -112,6 +115,59 @@ def test_a_neighbour_that_is_replaced_half_way_is_asked_again() -> None:
     assert "to N1: SubscriptionsWanted" in told.happens("from N1: Synced")
     told.happens("from N1: SubscriptionsTold")
     assert not told.broker.takeover.is_learning
+
+
+def knew_the_one_before(told: ToldBroker, name: str) -> list[str]:
+    """A neighbour greets that had a link to the incarnation before, of which nobody has told this one."""
+    told.peers[name] = OtherEnd()
+    told.connect(name, Hello(VERSION, "broker", name, "1", 1, "1"))
+    return told.said()
+
+
+def test_it_learns_again_with_a_neighbour_of_the_incarnation_before_that_nobody_told_of() -> None:
+    """That one came shortly before the death; it waits to hear what is known now, and has data for who was there."""
+    told = new_broker()
+    for name in ("N1", "N2"):
+        told.happens(f"{name} tells all")
+    assert "to G: Synced" not in knew_the_one_before(told, "G"), "it may have kept records"
+    told.happens("from G: Members G")
+    told.happens("from G: Advertise q/a1, number 1")
+    assert told.happens("from G: Publish q, sequence 1") == [], "nobody has said yet who wants it"
+    assert told.happens("from G: ClientRecords") == ["to G: Synced"]
+    assert told.happens("from G: Synced") == [f"to {name}: SubscriptionsWanted" for name in ("N1", "N2", "G")]
+    told.happens("from N1: Subscribe r/s1, number 1")
+    told.happens("from G: SubscriptionsTold")
+    told.happens("from N1: SubscriptionsTold")
+    said = told.happens("from N2: SubscriptionsTold")
+    assert [line for line in said if "Publish" in line] == ["to N1: Publish q, sequence 1"]
+    assert [line for line in said if "Swept" in line] == [
+        "to N1: Swept B N2 G",
+        "to N2: Swept B N1 G",
+        "to G: Swept B N1 N2",
+    ]
+
+
+def test_a_neighbour_that_is_new_makes_nobody_learn_again() -> None:
+    told = new_broker()
+    for name in ("N1", "N2"):
+        told.happens(f"{name} tells all")
+    told.happens("G greets")
+    assert not told.broker.takeover.is_learning
+
+
+def test_records_that_come_so_late_count_if_they_are_later_than_those_that_were_known() -> None:
+    for version, is_known in ((2, False), (4, True)):
+        told = new_broker("safe")
+        for name, kept in (("N1", "ClientRecords version 3, records (r, stay 1)"), ("N2", "ClientRecords")):
+            told.happens(f"{name} greets")
+            for said in (f"Members {name}", kept, "Synced", "SubscriptionsTold"):
+                told.happens(f"from {name}: {said}")
+        knew_the_one_before(told, "G")
+        told.happens(f"from G: ClientRecords version {version}, records (r, stay 1) (s, stay 1)")
+        assert ("s" in told.broker.peers) == is_known
+        told.happens("from G: Synced")
+        lines = [line for name in ("N1", "N2", "G") for line in told.happens(f"from {name}: SubscriptionsTold")]
+        assert f"count {1 + is_known}" in next(line for line in lines if "GuardAll" in line), "the guardian learns all"
 
 
 def test_a_neighbour_that_is_taken_away_owes_nothing() -> None:

@@ -135,6 +135,16 @@ def test_a_broker_that_hangs_is_killed_and_replaced() -> None:
         check_delivery(network, "B1", "B3", 1)
 
 
+def test_a_broker_of_which_a_replica_was_not_told_may_be_linked_to_it(tmp_path: Path) -> None:
+    brokers, links = LINE
+    with Network.of([*brokers, "B4"], links, replication=settings(provisioner="process")) as network:
+        network.kill_broker("B2")
+        wait_for(lambda: is_replaced(network, "B2", seen_by="B1"), "replaced")
+        result = trimtab("link", "add", "B4", "B2", file_of(network, tmp_path))
+        assert (result.exit_code, result.stderr) == (0, "")
+        check_delivery(network, "B4", "B3", 1)
+
+
 def test_a_broker_that_is_asked_to_end_is_not_replaced() -> None:
     with Network.of(*LINE, replication=settings(provisioner="process")) as network:
         assert network.stop_broker("B2") == 0

@@ -179,8 +179,8 @@ class Broker:
         """What publications pass besides, in this order."""
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
-        if self.takeover.is_learning and config.replica in ("", "synchronous") and not config.assists:
-            self._input.gate(is_closed=True)
+        if self.takeover.is_learning:
+            self.learns()
         self._agents: Agents | None = None
         self._agents_wait_for_start: bool
         self.change_agents(agents, now_s)
@@ -824,6 +824,12 @@ class Broker:
         self.send(peer.name, Refused(about=about, reason=reason), now_s)
 
     # ---- takeovers ----
+
+    def learns(self) -> None:
+        """Routes, and clients of an earlier incarnation, have yet to become known: data may have to wait for them."""
+        if self.config.replica in ("", "synchronous") and not self.config.assists:
+            self._input.gate(is_closed=True)
+        self.records.await_clients()
 
     def learned(self, now_s: float) -> None:
         """All routes are known: go on with what has waited for them, the disk's first."""

@@ -248,6 +248,10 @@ class Records:
             self._guardian = guardian
             self._push_all(now_s)
 
+    def await_clients(self) -> None:
+        """Clients of an earlier incarnation have yet to become known; then a guardian is told of all."""
+        self._guardian = ""
+
     def _push_all(self, now_s: float) -> None:
         self._last_version += 1
         records = [
@@ -297,8 +301,9 @@ class Records:
             self._guardian = ""
 
     def go_on_after(self, version: int) -> None:
-        """The records of an earlier incarnation had this version."""
-        self._last_version = self._kept_version = max(self._last_version, version)
+        """The records of an earlier incarnation had this version; what is later than those has yet to be kept."""
+        if version > self._last_version:
+            self._last_version = self._kept_version = version
 
 
 def head_of(peer: Peer) -> ClientRecord:

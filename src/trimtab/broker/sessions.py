@@ -76,7 +76,7 @@ class Sessions:
             replacement.assistant_came(peer, hello, now_s)
         elif peer.role == "broker":
             peer.behind[peer.name] = ""
-            broker.takeover.begin(peer, now_s)
+            broker.takeover.came(peer, hello, now_s)
             broker.reach.tell_other_brokers(peer, Members(names=(peer.name,), addresses=("",)), now_s)
             broker.tell_agents(NeighboursChanged(), now_s)
             if replacement is not None:

@@ -81,6 +81,22 @@ class Takeover:
 
     # ---- a new epoch of a link ----
 
+    def came(self, peer: Peer, hello: Hello, now_s: float) -> None:
+        """A neighbour has come that this broker does not know.
+
+        If it knew an earlier incarnation, this one should have waited for it and was not told: that one died before it
+        could say whom it was linked to. So this broker learns again, with that neighbour, and says again when it knows
+        all.
+        """
+        broker = self._broker
+        if not self.is_learning and hello.resumes not in ("", broker.config.session):
+            self.is_learning = True
+            others = (each for each in broker.peers.values() if each.role == "broker" and not each.assists)
+            self._subscriptions_due = {each.name: None for each in others}
+            self._wanted_from = {}
+            broker.learns()
+        self.begin(peer, now_s)
+
     def begin(self, peer: Peer, now_s: float) -> None:
         """A link to a neighbour has begun, or begins anew: tell it all, and what it told before stays until it has."""
         broker, name = self._broker, peer.name
@@ -310,7 +326,7 @@ class Takeover:
         """The clients are known: they are away, and what they want is in force."""
         broker = self._broker
         broker.records.go_on_after(self._records.version)
-        records, self._records = self._records.records, ClientRecords()
+        records, self._records = self._records.records, ClientRecords(version=self._records.version)
         for record in records:
             peer = broker.sessions.adopt(record, now_s)
             if peer is None:

@@ -3,7 +3,8 @@
 One end of each link calls. In a network file it is the broker that comes first; of a broker and a replica it is the
 replica, which alone knows where it is. Of two replicas it may be either, for one of them may not know where the other
 is; if both call at once, the call of the one whose name comes first counts. Whoever need not call is refused, so that
-there are never two connections for one link, each of which would begin with what the other had not seen.
+there are never two connections for one link, each of which would begin with what the other had not seen. A replica is
+called by those whom it does not call: by a broker of which it was not told, or that is linked to it later.
 
 A neighbour accepts each incarnation of a broker once, and only with a higher epoch than those before. One that has been
 started anew and does not know its epoch is told it and greets again; one whose place another has is told that, and
@@ -101,8 +102,8 @@ class NeighbourLinks:
         if not is_replica and not hello.replica:
             return False  # the file has said who calls
         if connection.dialled:
-            return not is_replica
-        if is_replica and (not hello.replica or self._is_calling(hello)):
+            return False  # it was called and has answered
+        if is_replica and ((not hello.replica and hello.name in self._keepers) or self._is_calling(hello)):
             return True
         self._stop_calling(hello.name)
         return False
