@@ -56,6 +56,9 @@ class Notebook:
     def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None:
         self.told.append(("unheard", client, *(message.sequence for message in undelivered)))
 
+    def may_come_late(self, publisher: str, first: int, last: int) -> None:
+        self.told.append(("late", publisher, first, last))
+
 
 class Watched:
     """A broker with a publisher p and a subscriber s, of whom the latter reads nothing."""

@@ -182,6 +182,23 @@ def test_an_assistant_leaves_when_a_neighbour_of_its_broker_is_replaced(protocol
     assert world.checker.deliveries_count == delivered_count + 50 * 4
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nothing_that_has_arrived_is_overtaken_when_an_assistant_leaves(protocol: Protocol) -> None:
+    world = star(protocol)
+    world.failures.provisioner = StandByPool(world, start_after_s=0.2, machines_count=3)
+    world.add_fault(Congest(broker="F", at_s=1.0, cpu_mhz=2.0, for_s=9.0))
+    publish(world, "p@B1", 1.0, 600, 0.01)
+    world.at(2.0, assist, world, protocol)
+    world.at(3.5, world.failures.kill, "B2")
+    had: dict[str, list[int]] = {}
+    world.checker.on_delivery = lambda client, deliver, _: had.setdefault(client, []).append(deliver.sequence)
+    assert finish(world, 60.0) == []
+    assert world.brokers["F~"].is_dead
+    assert had["s@B3"] == list(range(1, 601))
+    lost = sorted(set(range(1, 601)) - set(had["s@F"]))
+    assert lost == list(range(lost[0], lost[-1] + 1))  # what only the assistant had
+
+
 def test_an_assistant_of_a_stranger_or_a_second_one_is_sent_away() -> None:
     world = star()
     assist(world)

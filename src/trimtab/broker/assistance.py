@@ -26,7 +26,7 @@ from trimtab.protocol.messages import (
     Unsubscribe,
 )
 from trimtab.replication.merge import OrderedMerge
-from trimtab.replication.scheduling import ScheduledQueue
+from trimtab.replication.scheduling import ScheduledQueue, put_back
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
@@ -122,6 +122,8 @@ class Assistance:
             return f"{hello.assists} needs no assistant any more"  # it assists an earlier incarnation
         if hello.assists in self._assistants and self._assistants[hello.assists].name != hello.name:
             return f"{hello.assists} has an assistant already: {self._assistants[hello.assists].name}"
+        if any((name == broker.name) != (hello.assists == broker.name) for name in self._assistants):
+            return f"{broker.name} or a neighbour of it has an assistant already, and two that are adjacent do not fit"
         if hello.assists == broker.name and (away := self._neighbour_away()):
             return f"{away}, which an assistant of {broker.name} must hear, is away"
         return ""
@@ -190,21 +192,23 @@ class Assistance:
 
     def gone(self, peer: Peer, now_s: float) -> None:
         """An assistant, or a broker that has one, is gone or begins another incarnation: one way is left, or none."""
-        assistant = self._assistants.pop(peer.assists or peer.name, None)
+        assistant = self._assistants.get(peer.assists or peer.name)
         if assistant is None:
             return
         broker = self._broker
         congested = broker.peers.get(assistant.broker)
         other = peer if peer.name == assistant.name else broker.peers[assistant.name]
+        self._catch_up(assistant, now_s)
+        del self._assistants[assistant.broker]
         if congested is not None:
+            if congested is peer:
+                congested.link.take_back()
             congested.queue = congested.link.data
-            for message in other.link.undelivered_data():
-                if isinstance(message, Publish | bytes):
-                    congested.queue.append(message)
-            broker.touch(congested.name)
+            self._put_back(other, congested)
         if assistant.merge is not None:
-            assistant.merge.end()
-            self._effects += self._go_on(now_s, is_own=assistant.broker == broker.name)
+            for publisher, first, last in assistant.merge.end():
+                broker.may_come_late(publisher, first, last)
+        self._effects += self._go_on(now_s, is_own=assistant.broker == broker.name)
         if congested is not None:
             for end in (*assistant.ends, *assistant.ended.values()):
                 broker.interests.unadvertise(congested, end, now_s)
@@ -213,6 +217,35 @@ class Assistance:
         if other.name in broker.peers:
             broker.remove_peer(other.name, now_s)
             self._effects.append(Close(other.name, f"{assistant.broker} needs no assistant any more"))
+
+    def _put_back(self, other: Peer, congested: Peer) -> None:
+        """What an assistant has not acknowledged goes to the broker that it assisted."""
+        publications = [
+            decode_publication(message) if isinstance(message, bytes) else message
+            for message in other.link.undelivered_data()
+            if isinstance(message, Publish | bytes)
+        ]
+        put_back(congested.link.data, publications)
+        for each in publications:
+            self._broker.may_come_late(each.publisher, each.sequence, each.sequence)
+        self._broker.touch(congested.name)
+
+    def _catch_up(self, assistant: _Assistant, now_s: float) -> None:
+        """Deal with what waits in the input and came from an assistant that is gone, or would be overtaken."""
+        broker, merge = self._broker, assistant.merge
+        is_own = assistant.broker == broker.name
+        for source, message in broker.take_early(lambda source, _: source == assistant.name):
+            broker.counters.publications_in_count += is_own
+            if merge is None:
+                self._in_order.append((source if is_own else assistant.broker, message))
+            else:
+                merge.came("assistant", source if is_own else assistant.broker, message)
+        if merge is None:
+            return
+        usual = broker.tables.neighbours if is_own else (assistant.broker,)
+        early = broker.take_early(lambda source, message: source in usual and merge.has_later_than(message))
+        for source, message in early:
+            self._effects += self._came_usually(assistant, merge, source, message, now_s)
 
     # ---- publications ----
 
@@ -252,20 +285,28 @@ class Assistance:
                 self._plan(assistant, now_s)
             return self._broker.route(source, message, now_s)
         if peer.assists:
-            self._broker.counters.publications_in_count += assistant.broker == self._broker.name
-            assistant.merge.came("assistant", source, message)
-        elif not assistant.has_begun:
+            is_own = assistant.broker == self._broker.name
+            self._broker.counters.publications_in_count += is_own
+            assistant.merge.came("assistant", source if is_own else assistant.broker, message)
+            return self._go_on(now_s)
+        if not assistant.has_begun:
             return self._broker.route(source, message, now_s)
-        elif assistant.broker != self._broker.name:
-            assistant.merge.came("usual", source, message)
-        else:
-            self._part = "neighbours"
-            effects = self._broker.route(source, message, now_s)
-            self._part = "all"
-            self._passed_on.note(source, message)
-            assistant.merge.came("usual", source if self._has_clients else "", message)
-            return [*effects, *self._go_on(now_s)]
-        return self._go_on(now_s)
+        effects = self._came_usually(assistant, assistant.merge, source, message, now_s)
+        return [*effects, *self._go_on(now_s)]
+
+    def _came_usually(
+        self, assistant: _Assistant, merge: OrderedMerge, source: str, message: Publish, now_s: float
+    ) -> list[Effect]:
+        """A publication came over the usual way; only clients of the congested broker wait for the order there."""
+        if assistant.broker != self._broker.name:
+            merge.came("usual", source, message)
+            return []
+        self._part = "neighbours"
+        effects = self._broker.route(source, message, now_s)
+        self._part = "all"
+        self._passed_on.note(source, message)
+        merge.came("usual", source if self._has_clients else "", message)
+        return effects
 
     def _go_on(self, now_s: float, *, is_own: bool = False) -> list[Effect]:
         """Route what is in order; the neighbours of a broker that has an assistant have had theirs."""

@@ -13,7 +13,7 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -499,6 +499,23 @@ class Broker:
         """Publications from the disk take their places in the input, before all others."""
         self._input.add_first(items)
 
+    def take_early(self, is_wanted: Callable[[str, Publish], bool]) -> list[tuple[str, Publish]]:
+        """Publications of neighbours that whoever asks deals with before their turn, with their sources.
+
+        None before routes are known, and none that waits for the end of an earlier stream or of an earlier link epoch.
+        """
+        if self._input.is_gated:
+            return []
+        peers, must_hold = self.peers, self.takeover.streams.must_hold
+        stale = [name for name, peer in peers.items() if peer.link.stale_count]
+        taken = self._input.take_publications(
+            lambda source, message: source not in stale and is_wanted(source, message) and not must_hold(message)
+        )
+        for source, _ in taken:
+            if source in peers and peers[source].link.did():
+                self._maybe_sendable[source] = None
+        return taken
+
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
@@ -865,6 +882,11 @@ class Broker:
         """A replica that does not know all routes yet, or an assistant, has passed a publication on."""
         if self._observer is not None:
             self._observer.passed_by_stand_in(message)
+
+    def may_come_late(self, publisher: str, first: int, last: int) -> None:
+        """Publications of a publisher may come behind later ones, from the first to the last of these numbers."""
+        if self._observer is not None:
+            self._observer.may_come_late(publisher, first, last)
 
     def client_known(self, peer: Peer, filters: Sequence[Filter]) -> None:
         """A client of an earlier incarnation is known, with all it wants."""

@@ -94,12 +94,26 @@ class OrderedMerge:
             stream.until = max(stream.until, sent.sequence)
             self._take(stream)
 
-    def end(self) -> None:
-        """There is one way only from now on: all that waits goes on."""
+    def has_later_than(self, message: Publish) -> bool:
+        """Whether a later publication of the same publisher has come."""
+        stream = self._streams.get((message.publisher, message.session))
+        return stream is not None and message.sequence < max(stream.last.values())
+
+    def end(self) -> list[tuple[str, int, int]]:
+        """There is one way only from now on: all that waits goes on.
+
+        Returns which numbers of which publishers, from the first to the last of a gap, had not come before.
+        """
         streams, self._streams = self._streams, {}
-        for stream in streams.values():
+        gaps: list[tuple[str, int, int]] = []
+        for (publisher, _), stream in streams.items():
+            before = stream.until
             for number in sorted(stream.held):
+                if number > before + 1:
+                    gaps.append((publisher, before + 1, number - 1))
+                before = number
                 self._go_on(*stream.held[number])
+        return gaps
 
     def _stream(self, publisher: str, session: str) -> _Stream:
         key = (publisher, session)

@@ -9,8 +9,10 @@ queue is there. Markers of single clients keep to the congested broker's way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
+from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
@@ -65,3 +67,26 @@ class ScheduledQueue:
             assistant.data.append(message)
         else:
             self._usual.data.append(message)
+
+
+def put_back(queue: deque[Sendable], publications: Iterable[Publish]) -> None:
+    """Put publications of an assistant into the usual queue: behind those before them of their publishers only.
+
+    >>> queue = deque([Publish(publisher="p", sequence=sequence, values={}, origin_s=0.0) for sequence in (1, 4)])
+    >>> put_back(queue, [Publish(publisher=name, sequence=3, values={}, origin_s=0.0) for name in "qp"])
+    >>> [f"{message.publisher}{message.sequence}" for message in queue]
+    ['q3', 'p1', 'p3', 'p4']
+    """
+    streams: dict[tuple[str, str], list[Publish]] = {}
+    for each in publications:
+        streams.setdefault((each.publisher, each.session), []).append(each)
+    usual = list(queue)
+    queue.clear()
+    for message in reversed(usual):
+        head = decode_publication(message) if isinstance(message, bytes) else message
+        if isinstance(head, Publish):
+            later = streams.get((head.publisher, head.session), [])
+            while later and later[-1].sequence > head.sequence:
+                queue.appendleft(later.pop())
+        queue.appendleft(message)
+    queue.extendleft(reversed([each for stream in streams.values() for each in stream]))

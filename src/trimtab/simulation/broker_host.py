@@ -104,6 +104,10 @@ class CheckingObserver:
         """This is not to be delivered."""
         self._checker.excused(client, [(each.publisher, each.sequence) for each in undelivered])
 
+    def may_come_late(self, publisher: str, first: int, last: int) -> None:
+        """Nobody must get these who has had a later one."""
+        self._checker.may_come_late(publisher, first, last)
+
 
 class BrokerHost:
     """A broker and its machine."""

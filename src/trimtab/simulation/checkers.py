@@ -96,6 +96,8 @@ class DeliveryChecker:
         self._had: dict[tuple[str, str], set[int]] | None = None
         """By subscription and publisher: all that was delivered, where the last number does not tell."""
         self._is_in_gap = False
+        self._may_come_late: set[tuple[str, int]] = set()
+        """Publications that clients may drop because they have had later ones."""
 
     def promise_no_order(self) -> None:
         """The network does not promise order: remember each delivery, before there is any."""
@@ -245,10 +247,9 @@ class DeliveryChecker:
         """A publication is where the protocol in use may lose it: nobody must get it, but whoever does gets it once."""
         self._due.pop((publisher, sequence), None)
 
-    def may_be_overtaken(self, publisher: str, sequence: int) -> None:
-        """A publication may come before those before it, which nobody must get then."""
-        for key in [key for key in self._due if key[0] == publisher and key[1] < sequence]:
-            del self._due[key]
+    def may_come_late(self, publisher: str, first: int, last: int) -> None:
+        """Publications may come behind later ones: where order is promised, who has had those gets these no more."""
+        self._may_come_late.update(key for key in self._due if key[0] == publisher and first <= key[1] <= last)
 
     def begin_gap(self) -> None:
         """More has failed at once than the level of acknowledgement survives: what is under way may be lost."""
@@ -330,6 +331,8 @@ class DeliveryChecker:
         """Nothing is under way any more: what must have been delivered and was not is missing."""
         self.channels.check_at_rest()
         for publisher, sequence, subscription in self._undelivered():
+            if self._came_late(subscription.client, publisher, sequence):
+                continue
             if not subscription.ended:
                 self._violate("missing", f"{publisher}:{sequence} to {subscription.id}")
             elif subscription.last.get(publisher, 0) > sequence and self.order_is_promised:
@@ -342,6 +345,16 @@ class DeliveryChecker:
         for id in self.advertisements:
             if id not in self.advertisements_in_force:
                 self._violate("never in force", id)
+
+    def _came_late(self, client: str, publisher: str, sequence: int) -> bool:
+        """Whether a publication may come late, and came behind a later one that this client has had."""
+        return (
+            self.order_is_promised
+            and (publisher, sequence) in self._may_come_late
+            and any(
+                each.last.get(publisher, 0) > sequence for each in self.subscriptions.values() if each.client == client
+            )
+        )
 
     @property
     def undelivered_count(self) -> int:

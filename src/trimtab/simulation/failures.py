@@ -151,18 +151,11 @@ class Failures:
             self._end_gap_when_mended(_LOOKS_MAX_COUNT)
 
     def _forget_assistant_of(self, name: str) -> None:
-        """An assistant ends with its broker, and what is in its memory until then may be lost.
-
-        What has passed it and waits for what the broker should have passed goes on alone.
-        """
+        """An assistant ends with its broker, and what is in its memory until then may be lost."""
         assistant = self._world.brokers.get(f"{name}~")
         if assistant is not None:
             assistant.observer.may_lose_all = True
             self._world.checker.broker_died((), _held_by(assistant.broker))
-            for neighbour in assistant.connections:
-                replacement = self._world.brokers[neighbour].broker.replacement
-                for message in replacement.assistance.held() if replacement is not None else ():
-                    self._world.checker.may_be_overtaken(message.publisher, message.sequence)
 
     def _call_operator(self, host: BrokerHost) -> None:
         if self.operator_replaces_after_s is not None and not _is_assistant(host):
