@@ -23,8 +23,7 @@ new broker says its marker again until it is answered, since with `received` it 
                   Stay                 burned, recorded, then Stayed
                   Stay, over           nothing: the End is on its way
                   Stay, after a start  waits until the records of the earlier incarnation are known
-                  Stay, recorded       nothing: the marker is on its way, or comes again from who retained it;
-                                       with `received` nobody did: End
+                  Stay, recorded       End, behind the marker, which may be on its way or come again
 
 Sources: A. Cheung, thesis (2006), section 3.4.2; A. Cheung, H.-A. Jacobsen, publisher relocation (2009), section 3.3.
 Deviation from the latter: routes towards the new broker are added when the update passes, and those to the old one
@@ -119,9 +118,13 @@ class Moves:
         return broker.objection_to_publisher(peer.name) if message.advertisements and not peer.old_broker else ""
 
     def _hand_over_to_here(self, peer: Peer, now_s: float) -> None:
-        """Send the marker as soon as the stay is recorded; after a start, behind what is on the disk (`resume_all`)."""
-        broker = self._broker
-        if broker.takeover.is_learning or (broker.safe is not None and broker.safe.has_more_on_disk):
+        """Send the marker as soon as the stay is recorded.
+
+        After a start it goes behind what is on the disk and what is said again (`resume_all`): the client may have got
+        what follows that from the earlier incarnation.
+        """
+        broker, takeover = self._broker, self._broker.takeover
+        if takeover.is_learning or takeover.returning or (broker.safe is not None and broker.safe.has_more_on_disk):
             return
         towards = broker.reach.towards(peer.old_broker)
         if towards is None:
@@ -254,16 +257,29 @@ class Moves:
             broker.takeover.hold_client(peer.name, message, peer.epoch)
             return
         if number <= peer.leaving_for:
-            if broker.config.acknowledges != "received":
-                return
-            if broker.records.is_kept:
+            if not self._must_wait_to_end(peer, message):
                 self._end_stay(peer, number, message.cause, now_s)
-            else:
-                broker.records.hold(peer.name, message, None)
             return
         peer.burned = max(peer.burned, number)
         broker.records.changed(peer, now_s)
         broker.records.say(peer.name, Stayed(stay=number), now_s)
+
+    def _must_wait_to_end(self, peer: Peer, message: Stay) -> bool:
+        """Whether a stay whose end is recorded does not end yet.
+
+        The marker may be on its way, or come again from who retained it; if it was done and its answer, the end, died
+        with the earlier incarnation, nobody says it again.
+        """
+        broker, held = self._broker, (peer.name, message, None)
+        if broker.takeover.is_learning or broker.takeover.returning:
+            broker.takeover.hold_handover(held)
+        elif broker.safe is not None and broker.safe.must_wait_for_disk(peer.name):
+            broker.safe.hold_behind_disk(peer.name, held)
+        elif not broker.records.is_kept:
+            broker.records.hold(*held)
+        else:
+            return False
+        return True
 
     def complete(self, source: Peer, message: Complete, now_s: float) -> list[Effect]:
         """The answer of a client's old broker: all that it published there has passed this broker."""

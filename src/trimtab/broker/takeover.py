@@ -314,6 +314,7 @@ class Takeover:
                 others = broker.reach.brokers_besides(peer)
                 broker.send(peer.name, Swept(names=tuple(others), addresses=tuple(others.values())), now_s)
         broker.learned(now_s)
+        self.look_for_returned(now_s)
 
     # ---- the clients of an earlier incarnation ----
 
@@ -345,7 +346,7 @@ class Takeover:
     # ---- what died with an earlier incarnation ----
 
     def hold_handover(self, held: Held) -> None:
-        """A handover waits until all have said again what may have died with the earlier incarnation.
+        """A handover, or the end of a stay, waits until all have said again what died with the earlier incarnation.
 
         It may have gone half of its ways: a subscriber that moves may have got what follows it elsewhere, and must have
         it before the old stay ends.
@@ -354,17 +355,19 @@ class Takeover:
 
     def look_for_returned(self, now_s: float) -> None:
         """Publishers and neighbours may have said again all that they had to, or have left."""
-        peers = self._broker.peers
+        peers, had = self._broker.peers, bool(self.returning)
         for name, count in list(self.returning.items()):
             peer = peers.get(name)
             if peer is None or (count is not None and _said_again_count(peer) >= count):
                 del self.returning[name]
-        if not self.returning and self._handovers:
+        if not self.returning and not self.is_learning and (had or self._handovers):
             handovers, self._handovers = self._handovers, []
             self._broker.later += self._broker.release(handovers, now_s)
+            self._broker.moves.resume_all(now_s)
 
     def _forget_tail(self, neighbour: str, now_s: float) -> None:
-        if self.returning.pop(neighbour, None) is not None:
+        if neighbour in self.returning:
+            self.returning[neighbour] = 0
             self.look_for_returned(now_s)
 
     def hold_client(self, name: str, message: AnyMessage, epoch: int) -> None:

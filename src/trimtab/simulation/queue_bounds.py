@@ -13,8 +13,8 @@ def check_queues(world: World) -> None:
 
     From each source at most a window of data is in the input, and an output queue passes its mark by one publication at
     most: the one that makes the broker hold its sources back. Clients' queues are looked at where they hold back too.
-    Where brokers are replaced, windows that were sent to one before its replica count twice at most, and what goes to a
-    replica again comes on top of what waits for it. What is held for the end of an earlier stream takes no credit, for
+    What came over earlier epochs of a link comes on top of that, and what goes to a replica again on top of what waits
+    for it. What is held for the end of an earlier stream takes no credit, for
     two links that wait for each other's tails would wait for ever, and goes on at once. Where the ways of an assistant
     and its broker meet, what has come in order at once goes on at once. Assistants hold nobody back.
     """
@@ -28,10 +28,11 @@ def check_queues(world: World) -> None:
         waiting = Counter(source for source, _ in broker.data_waiting())
         waiting.subtract(source for source, _, _ in broker.takeover.streams.held())
         for source, count in waiting.items():
-            if source in broker.peers and count > window_count * (1 if broker.replacement is None else 2):
+            peer = broker.peers.get(source)
+            if peer is not None and count > (may_count := window_count + peer.link.stale_count):
                 world.checker.violate(
                     "input",
-                    f"{count} messages of {source} wait in {broker.name}, {window_count} may ({world.now_s:.3f} s)",
+                    f"{count} messages of {source} wait in {broker.name}, {may_count} may ({world.now_s:.3f} s)",
                 )
         for peer in broker.peers.values():
             if broker.config.assists:
