@@ -643,7 +643,7 @@ class BrokerServer:
     async def _close_all(self) -> None:
         connections = [*self._connections.values(), *self._ungreeted]
         for connection in connections:
-            connection.close(f"broker {self.broker.name} stops", leaves=True)
+            connection.close(f"broker {self.broker.name} stops", returns=True)
         if connections:
             waiting = [self._loop.create_task(connection.wait_closed()) for connection in connections]
             await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)

@@ -400,12 +400,12 @@ class Client:
         return next((line for line in lines if line is not None and line.connection is connection), None)
 
     def _said_goodbye(self, connection: Connection, goodbye: Goodbye) -> None:
-        """Before the first greeting this is a refusal; later a broker that leaves may be started again."""
+        """Before the first greeting this is a refusal; later a broker that leaves or returns may be called again."""
         is_ours = connection is self._line.connection
         connection.close()
         if not self._greeted.done():
             self._greeted.set_exception(ClientError(f"the broker at {self._line.address} refused: {goodbye.reason}"))
-        elif not goodbye.leaves and is_ours and not self._is_closing:
+        elif not (goodbye.leaves or goodbye.returns) and is_ours and not self._is_closing:
             self._fail(ClientError(f"the broker at {self._line.address} closed the connection: {goodbye.reason}"))
 
     def _fail(self, error: ClientError) -> None:

@@ -154,12 +154,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def close(self, reason: str = "", *, leaves: bool = False) -> None:
+    def close(self, reason: str = "", *, leaves: bool = False, returns: bool = False) -> None:
         """Say goodbye if there is a reason to give, and close."""
         if self._transport is None or self.closing:
             return
         if reason:
-            self.send(Goodbye(reason[:1_000], leaves))
+            self.send(Goodbye(reason[:1_000], leaves, returns))
         self.closing = True
         self.writable = False
         self.resume_reading()

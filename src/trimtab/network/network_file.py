@@ -181,9 +181,6 @@ class _NetworkReader:
             reason = 'acknowledges = "durable" and disk = "FOLDER" go together'
             self._refuse(self._line("network", 0, "disk" if options.disk else "acknowledges"), reason)
         if settings is None:
-            if options.acknowledges == "safe":
-                reason = 'acknowledges = "safe" needs a section [replication]: what is safe goes to a replica'
-                self._refuse(self._line("network", 0, "acknowledges"), reason)
             return None
         if options.acknowledges != "received" and settings.protocol != "synchronous":
             reason = f'protocol: acknowledges = "{options.acknowledges}" needs "synchronous", not "{settings.protocol}"'

@@ -101,10 +101,15 @@ class Ack(msgspec.Struct, frozen=True, tag_field="frame", tag="ack", omit_defaul
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag_field="frame", tag="bye", omit_defaults=True):
-    """The last frame: the sender closes the connection for this reason; one that leaves does not come back."""
+    """The last frame: the sender closes the connection for this reason.
+
+    One that leaves does not come back, and all that it has told ends; one that returns is away for a while, and nothing
+    ends. Without either the peer is refused.
+    """
 
     reason: str
     leaves: bool = False
+    returns: bool = False
 
 
 class StatusRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="status?"):
