@@ -41,7 +41,9 @@ class Got:
 
     def found(self, published: dict[str, int]) -> dict[str, int]:
         """How many were lost, and how many came twice or out of order."""
-        lost_count = sum(len({*range(count)}.difference(self.numbers.get(name, ()))) for name, count in published.items())
+        lost_count = sum(
+            len({*range(count)}.difference(self.numbers.get(name, ()))) for name, count in published.items()
+        )
         pairs = [pair for numbers in self.numbers.values() for pair in pairwise(numbers)]
         return {"lost": lost_count, "doubled or reordered": sum(first >= second for first, second in pairs)}
 

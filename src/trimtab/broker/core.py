@@ -58,12 +58,14 @@ from trimtab.protocol.events import (
     Disconnected,
     Event,
     KeepClients,
+    LeftBehind,
     LinkRemoved,
     LoadMeasured,
     MoveTo,
     PublicationSizes,
     Received,
     Recovered,
+    Resumed,
     RoundTripsMeasured,
     Step,
     Stored,
@@ -230,6 +232,9 @@ class Broker:
                 if self.safe is not None:
                     self.safe.recovered(publications, records, now_s)
                 return []
+            case Resumed(left=left):
+                self._resume(left, now_s)
+                return []
             case LoadMeasured():
                 self._load_measured(event)
                 return []
@@ -246,6 +251,32 @@ class Broker:
 
     def _back_end_said(self, event: BackEndEvent, now_s: float) -> list[Effect]:
         return [] if self.channels is None else [*self.channels.handle(event, now_s)]
+
+    def left_behind(self) -> LeftBehind:
+        """What the next incarnation must know when this one ends: its clients, and what nobody else has.
+
+        Where publications are acknowledged when they are safe or durable, neighbours or the disk have all of them.
+        """
+        peers = [peer for peer in self.peers.values() if peer.role != "agent" and not peer.assists]
+        records = [each.left_with or self.records.record_of(each) for each in peers if each.role == "client"]
+        tails: dict[str, tuple[Sendable, ...]] = {}
+        waiting: list[tuple[str, AnyMessage]] = []
+        if self.safe is None:
+            tails = {peer.name: tuple(peer.link.undelivered_data()) for peer in peers}
+            neighbours = {peer.name for peer in peers if peer.role == "broker"}
+            waiting = [(source, message) for source, message in self.data_waiting() if source in neighbours]
+        return LeftBehind(
+            records=tuple(records),
+            version=self.records.version,
+            tails={name: tail for name, tail in tails.items() if tail},
+            waiting=tuple(waiting),
+        )
+
+    def _resume(self, left: LeftBehind, now_s: float) -> None:
+        """The incarnation before was asked to end: its clients are known, and what it had goes on."""
+        self.sessions.tails.update(left.tails)
+        self._input.add_first(left.waiting)
+        self.takeover.resumed(left, now_s)
 
     def _load_measured(self, event: LoadMeasured) -> None:
         if event.memory_bytes is not None:

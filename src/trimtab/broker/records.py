@@ -169,6 +169,11 @@ class Records:
         elif self._guardian:
             self._broker.send(self._guardian, guard, now_s)
 
+    @property
+    def version(self) -> int:
+        """The number of the last change."""
+        return self._last_version
+
     # ---- what waits for it ----
 
     def say(self, name: str, message: AnyMessage, now_s: float) -> None:

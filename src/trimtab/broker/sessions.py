@@ -9,7 +9,7 @@ from trimtab.broker.peers import Peer, Watch
 from trimtab.load.agents import ClientStayed, NeighboursChanged
 from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
-from trimtab.protocol.frames import Hello, Role, version_problem
+from trimtab.protocol.frames import Hello, Role, Sendable, version_problem
 from trimtab.protocol.messages import ClientRecord, Gone, Members
 from trimtab.replication.retention import RetainingLink
 
@@ -24,6 +24,8 @@ class Sessions:
         self._broker = broker
         self._watch = watch
         self._input = input
+        self.tails: dict[str, tuple[Sendable, ...]] = {}
+        """What the incarnation before had for peers that have not come yet."""
 
     # ---- a peer comes ----
 
@@ -66,6 +68,9 @@ class Sessions:
         peer.link.begin_behind(self._input.data_count_from(name))
         if broker.safe is not None and role == "client":
             peer.last_sequence = peer.safe_sequence = broker.safe.stored_until(name, session)
+        tail = self.tails.pop(name, ())
+        peer.link.data.extend(tail)
+        peer.again_count = len(tail)
         broker.peers[name] = peer
         return peer
 

@@ -24,6 +24,7 @@ from trimtab.broker.streams import Held, Streams
 from trimtab.language import Filter
 from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Effect
+from trimtab.protocol.events import LeftBehind
 from trimtab.protocol.frames import Hello, Sendable
 from trimtab.protocol.messages import (
     AnyMessage,
@@ -321,6 +322,11 @@ class Takeover:
     def recovered(self, records: tuple[ClientRecord, ...], now_s: float) -> None:
         """The disk knows the clients of the incarnation before."""
         self._records = ClientRecords(version=0, records=records)
+        self._adopt(now_s)
+
+    def resumed(self, left: LeftBehind, now_s: float) -> None:
+        """The incarnation before has left its clients; a neighbour that knows later records of them goes before."""
+        self._records = ClientRecords(version=left.version, records=left.records)
         self._adopt(now_s)
 
     def _adopt(self, now_s: float) -> None:

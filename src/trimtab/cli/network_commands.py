@@ -99,6 +99,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
 
     from trimtab.network.broker_process import SecondReplicaError, serve
     from trimtab.network.publication_log import PublicationLogError
+    from trimtab.network.state_file import StateFileError
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -129,7 +130,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
                 recorder=recorder,
                 replica_options=options,
             )
-    except (SecondReplicaError, PublicationLogError) as error:
+    except (SecondReplicaError, PublicationLogError, StateFileError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except OSError as error:

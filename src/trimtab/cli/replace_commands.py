@@ -92,6 +92,7 @@ def standby(
     from trimtab.network.loops import run
     from trimtab.network.publication_log import PublicationLogError
     from trimtab.network.stand_by import StandBy
+    from trimtab.network.state_file import StateFileError
 
     plan = _plan_of(network)
     try:
@@ -112,7 +113,7 @@ def standby(
             at = order.listen
             options = ["--quiet"] if quiet else []
             serve(plan, order.broker, file=network, order=order, stop_with_pid=stop_with, replica_options=options)
-    except (SecondReplicaError, PublicationLogError) as error:
+    except (SecondReplicaError, PublicationLogError, StateFileError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except OSError as error:

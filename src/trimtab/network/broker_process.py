@@ -41,6 +41,7 @@ from trimtab.network.publication_log import PublicationLog, PublicationLogError
 from trimtab.network.replacing import Replacing
 from trimtab.network.replication_settings import ASSISTANT_MARK, ReplicaOrder
 from trimtab.network.requests import Requests
+from trimtab.network.state_file import StateFileError, forget_state, read_state, write_state
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import (
     Append,
@@ -58,8 +59,10 @@ from trimtab.protocol.events import (
     BackEndEvent,
     Connected,
     Disconnected,
+    LeftBehind,
     LinkRemoved,
     Recovered,
+    Resumed,
     Step,
     Stored,
     Wake,
@@ -94,9 +97,6 @@ RECORD_EVERY_S: Final = 1.0
 
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over the last two seconds."""
-
-DRAIN_WITHIN_S: Final = 5.0
-"""What is under way may take so long to leave when the process is asked to end."""
 
 REPLACED_ALREADY: Final = "another process has replaced this broker already"
 """What an incarnation is told that has lost its place; it ends without a word, lest neighbours think that the broker
@@ -141,6 +141,12 @@ class BrokerServer:
             self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
             self._recovered = Recovered(*self._log.open(epoch))
             epoch = self._log.epoch
+        self._state_path = None if order is not None or self._log is not None else _state_path(plan, name, file)
+        state = None if self._state_path is None else read_state(self._state_path)
+        self._has_state = state is not None
+        self._left = LeftBehind() if state is None else state[1]
+        if state is not None:
+            epoch = max(epoch, state[0] + 1)
         self._disk_problem = ""
         config = msgspec.structs.replace(plan.config_of(name, new_session(self._started_s)), epoch=epoch)
         if order is not None:
@@ -241,6 +247,8 @@ class BrokerServer:
         if self._log is not None:
             self._carry_out(self.broker.handle(self._recovered, now_s()))
             self._recovered = Recovered(())
+        self._carry_out(self.broker.handle(Resumed(self._left), now_s()))
+        self._left = LeftBehind()
         address = self._listen
         server = await self._loop.create_server(
             lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
@@ -258,10 +266,13 @@ class BrokerServer:
         await self._stop.wait()
         server.close()
         if self._is_replaced:
+            if self._state_path is not None:
+                forget_state(self._state_path)
             raise SecondReplicaError(f"{self.broker.name} was replaced already by another process")
         await self._drain()
         if self._log is not None:
             self._log.close()
+        problem = self._leave_state()
         await self._close_all()
         self._record_load(now_s())
         replacing = [] if self._replacing is None else self._replacing.tasks
@@ -270,8 +281,23 @@ class BrokerServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         log.info("%s has stopped", self.broker.name)
-        if self._disk_problem:
-            raise PublicationLogError(self._disk_problem)
+        if self._disk_problem or problem:
+            raise PublicationLogError(self._disk_problem or problem)
+
+    def _leave_state(self) -> str:
+        """Keep what the next incarnation must know; returns why that cannot be."""
+        if self._state_path is None:
+            return ""
+        left = self.broker.left_behind()
+        count = len(left.waiting) + sum(map(len, left.tails.values()))
+        if count:
+            log.info("%s: %d publications and markers wait for its return in %s", self._name, count, self._state_path)
+        try:
+            write_state(self._state_path, self.broker.epoch, left)
+        except StateFileError as error:
+            log.error("%s: %s", self._name, error)
+            return str(error)
+        return ""
 
     def _stored(self, number: int) -> None:
         self._carry_out(self.broker.handle(Stored(number), now_s()))
@@ -569,6 +595,9 @@ class BrokerServer:
                 self._stop.set()
             if self._replacing is not None:
                 self._replacing.look()
+            if self._state_path is not None and self._has_state and not self.broker.takeover.is_learning:
+                forget_state(self._state_path)
+                self._has_state = False
             await asyncio.sleep(TICK_S)
 
     # ---- links to neighbours ----
@@ -632,7 +661,7 @@ class BrokerServer:
         """Let everything that was taken over leave, as far as the peers are there and read."""
         self._is_draining = True
         self.broker.retire_agents()
-        ends_s = now_s() + DRAIN_WITHIN_S
+        ends_s = now_s() + self._plan.options.stop_within_s
         while now_s() < ends_s:
             links = [peer.link for peer in self.broker.peers.values() if peer.link.connected]
             if not self.broker.input_count and all(link.idle for link in links):
@@ -647,6 +676,13 @@ class BrokerServer:
         if connections:
             waiting = [self._loop.create_task(connection.wait_closed()) for connection in connections]
             await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)
+
+
+def _state_path(plan: NetworkPlan, name: str, file: str | Path | None) -> Path | None:
+    """Where a broker leaves what it could not hand over; None if it has no place for that."""
+    if plan.options.state:
+        return Path(plan.options.state) / f"{name}.state"
+    return None if file is None else Path(file).resolve().parent / ".trimtab" / f"{name}.state"
 
 
 def _without_publications(frame: Payload) -> Payload | Ack:

@@ -64,6 +64,8 @@ _NETWORK_KEYS: Final = (
     "back_end",
     "acknowledges",
     "disk",
+    "state",
+    "stop_within_s",
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
@@ -298,7 +300,7 @@ class _NetworkReader:
                 if value not in get_args(Uplink):
                     self._refuse(line, f"uplink: expected one of {', '.join(get_args(Uplink))}")
                 values[key] = value
-            elif key == "disk":
+            elif key in ("disk", "state"):
                 values[key] = self._text("network", 0, table, key)
             elif key == "enforce_capacities":
                 if not isinstance(value, bool):
@@ -315,7 +317,7 @@ class _NetworkReader:
                 except ValueError as error:
                     self._refuse(line, str(error))
                 values[key] = value
-            elif key in ("client_lease_s", "meter_window_s"):
+            elif key in ("client_lease_s", "meter_window_s", "stop_within_s"):
                 values[key] = self._positive("network", 0, table, key)
             else:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:

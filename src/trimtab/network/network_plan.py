@@ -75,6 +75,11 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """When publications are acknowledged: see `BrokerConfig`."""
     disk: str = ""
     """The folder in which brokers keep what is durable, each in a folder of its own."""
+    state: str = ""
+    """The folder in which brokers that are asked to end leave what they could not hand over; beside the network file if
+    it is empty."""
+    stop_within_s: float = 5.0
+    """A broker that is asked to end hands over what it can within so long."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):

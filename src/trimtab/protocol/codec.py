@@ -145,13 +145,14 @@ def decode_frame(body: bytes | memoryview) -> Frame:
     try:
         if body and body[0] == _PAYLOAD_BYTE:
             number, ack, done, credit, messages = _decode_batch(body)
-            return Payload(number, ack, [_decode_message(bytes(each)) for each in messages], done, credit)
+            return Payload(number, ack, [decode_message(bytes(each)) for each in messages], done, credit)
         return _map_frames.decode(body)
     except (msgspec.DecodeError, LanguageError, RecursionError, UnicodeError) as error:
         raise ProtocolError(f"not a frame: {error}") from None
 
 
-def _decode_message(body: bytes) -> AnyMessage:
+def decode_message(body: bytes) -> AnyMessage:
+    """One message, as it stands in a frame."""
     if body[0] != _PUBLICATION_BYTE:
         other = _map_messages.decode(body)
         if type(other) is ControlPublish:

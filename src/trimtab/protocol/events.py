@@ -8,8 +8,8 @@ from typing import TypeAlias
 import msgspec
 
 from trimtab.protocol.channels import ChannelResult
-from trimtab.protocol.frames import Ack, Hello, Payload
-from trimtab.protocol.messages import ClientRecord, Publish
+from trimtab.protocol.frames import Ack, Hello, Payload, Sendable
+from trimtab.protocol.messages import AnyMessage, ClientRecord, Publish
 
 
 class Connected(msgspec.Struct, frozen=True):
@@ -53,6 +53,24 @@ class Recovered(msgspec.Struct, frozen=True):
 
     publications: tuple[Publish, ...]
     records: tuple[ClientRecord, ...] = ()
+
+
+class LeftBehind(msgspec.Struct, frozen=True):
+    """What a broker that was asked to end leaves for its next incarnation: its clients, and what nobody else has."""
+
+    records: tuple[ClientRecord, ...] = ()
+    version: int = 0
+    """The version of the records, where neighbours keep them as well."""
+    tails: Mapping[str, tuple[Sendable, ...]] = {}
+    """Data by the neighbour or client that has not acknowledged it, in its order."""
+    waiting: tuple[tuple[str, AnyMessage], ...] = ()
+    """Data of neighbours that was not processed, with its sources."""
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """What the incarnation before has left; told before anything else (brokers only)."""
+
+    left: LeftBehind
 
 
 class LoadMeasured(msgspec.Struct, frozen=True):
@@ -143,6 +161,7 @@ Event: TypeAlias = (
     | Wake
     | Stored
     | Recovered
+    | Resumed
     | LoadMeasured
     | PublicationSizes
     | LinkRemoved
