@@ -215,8 +215,8 @@ class Broker:
                 return self._step(now_s) if count == 1 else self._steps(count, now_s)
             case Connected(peer=peer, hello=hello):
                 return self.sessions.connected(peer, hello, now_s)
-            case Disconnected(peer=peer):
-                self.sessions.disconnected(peer, now_s)
+            case Disconnected(peer=peer, returns=returns):
+                self.sessions.disconnected(peer, now_s, returns=returns)
                 return []
             case LinkRemoved(peer=peer):
                 self.remove_peer(peer, now_s)

@@ -50,6 +50,11 @@ class Replacement:
         if self._duties is not None:
             self._duties.neighbour_came(peer)
 
+    def neighbour_away(self, peer: Peer, now_s: float) -> None:
+        """A neighbour was asked to end, and returns; its assistant, if it has one, ends with it."""
+        self.assistance.gone(peer, now_s)
+        self._watch.away(peer.name, now_s)
+
     def assistant_came(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """A broker that shares the load of a neighbour, or of this one, greets."""
         self.assistance.came(peer, hello, now_s)

@@ -187,8 +187,8 @@ class Sessions:
 
     # ---- a peer is away, or gone ----
 
-    def disconnected(self, name: str, now_s: float) -> None:
-        """The connection to a peer is gone; a client has a while to come back."""
+    def disconnected(self, name: str, now_s: float, *, returns: bool = False) -> None:
+        """The connection to a peer is gone; a client has a while to come back, and so has a broker that returns."""
         peer = self._broker.peers.get(name)
         if peer is None:
             return
@@ -198,6 +198,8 @@ class Sessions:
             self._watch.add(peer)
         else:
             self._broker.records.look_for_guardian(now_s)
+            if returns and self._broker.replacement is not None:
+                self._broker.replacement.neighbour_away(peer, now_s)
 
     def remove(self, name: str, now_s: float) -> None:
         """A peer is gone, with all that is in force for it."""

@@ -337,10 +337,10 @@ class BrokerServer:
             case _ if isinstance(frame, SingleRequest | SnapshotRequest):
                 self._await_greeting_no_more(connection)
                 self._requests.take(connection, frame)
-            case Goodbye(reason=reason, leaves=leaves):
+            case Goodbye(reason=reason, leaves=leaves, returns=returns):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
                 self._links.refused(connection, reason)
-                self._forget(connection, leaves=leaves)
+                self._forget(connection, leaves=leaves, returns=returns)
                 connection.close()
                 if self.broker.config.assists:
                     self._stop.set()  # one that is not wanted somewhere is not wanted at all
@@ -487,8 +487,8 @@ class BrokerServer:
         if connection.greeting_timer is not None:
             connection.greeting_timer.cancel()
 
-    def _forget(self, connection: Connection, *, leaves: bool = False) -> None:
-        """The connection does not count any more; a peer that leaves does not come back."""
+    def _forget(self, connection: Connection, *, leaves: bool = False, returns: bool = False) -> None:
+        """The connection does not count any more; a peer that leaves does not come back, one that returns does."""
         self._ungreeted.pop(connection, None)
         name, connection.peer = connection.peer, ""
         if name and self._connections.get(name) is connection:
@@ -496,7 +496,7 @@ class BrokerServer:
             self._links.went_down(name)
             if name in self._links.names and not self._is_draining:
                 log.info("%s: link to %s is down", self.broker.name, name)
-            self._carry_out(self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name), now_s()))
+            self._carry_out(self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name, returns), now_s()))
             self._schedule()
 
     def _refuse(self, connection: Connection, reason: str) -> None:

@@ -20,9 +20,10 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """The connection to the peer broke or was closed; the link's state stays."""
+    """The connection to the peer broke or was closed; the link's state stays. One that `returns` has said so."""
 
     peer: str
+    returns: bool = False
 
 
 class Received(msgspec.Struct, frozen=True):

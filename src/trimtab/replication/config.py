@@ -42,6 +42,9 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     hang_after_s: float = 3.0
     """A connected neighbour that has said nothing for so long, though asked, hangs; above the longest pause."""
 
+    returns_within_s: float = 60.0
+    """A neighbour that was asked to end and has said that it returns has crashed if it has not for so long."""
+
     congested_count: int = 1_024
     """A queue towards a neighbour that is as long as that, the usual window, shows that it does not keep up."""
 
@@ -65,6 +68,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
             self.crash_after_s,
             self.hang_after_s,
             self.progress_every_s,
+            self.returns_within_s,
         )
         if min(*times_s, self.congested_after_s, self.ask_again_s) <= 0:
             raise ValueError("every time of replication is positive")

@@ -19,7 +19,7 @@ from trimtab.replication.detection import Look, Signs, Verdict, Watched
 class _Neighbour:
     """What is known of one neighbour."""
 
-    __slots__ = ("asks_next_s", "epoch", "neighbours", "session", "verdict", "watched")
+    __slots__ = ("asks_next_s", "away_until_s", "epoch", "neighbours", "session", "verdict", "watched")
 
     def __init__(self, session: str, epoch: int, watched: Watched) -> None:
         self.session = session
@@ -29,6 +29,8 @@ class _Neighbour:
         """Its neighbours and their addresses, once it has told; a replica needs them all."""
         self.verdict: Verdict = "alive"
         self.asks_next_s: float | None = None
+        self.away_until_s = 0.0
+        """It has said that it returns, by then at the latest."""
 
 
 class NeighbourWatch:
@@ -50,6 +52,11 @@ class NeighbourWatch:
             self._neighbours[name].neighbours = known.neighbours
         if self._look_at_s is None and not self._is_retired:
             self._look_at_s = now_s + self._config.look_every_s
+
+    def away(self, name: str, now_s: float) -> None:
+        """A neighbour was asked to end, and returns."""
+        if name in self._neighbours:
+            self._neighbours[name].away_until_s = now_s + self._config.returns_within_s
 
     def gone(self, name: str) -> None:
         """A link was taken away."""
@@ -92,6 +99,8 @@ class NeighbourWatch:
         wanted: list[Replace | Assist] = []
         assists = self._config.assisting != "never"
         for name, known in self._neighbours.items():
+            if now_s < known.away_until_s:
+                continue
             look: Look = known.watched.look(signs_of(name), now_s)
             known.verdict = look.verdict
             if look.asks:
