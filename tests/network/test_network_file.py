@@ -123,7 +123,7 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
             'net.toml:5: acknowledges = "durable" and disk = "FOLDER" go tog',
         ),
         (B1 + '[network]\ndisk = "/tmp"\n', 'net.toml:5: acknowledges = "durable" and disk = "FOLDER" go together'),
-        (B1 + '[network]\nstop_within_s = 0\n', "net.toml:5: stop_within_s: "),
+        (B1 + "[network]\nstop_within_s = 0\n", "net.toml:5: stop_within_s: "),
         (
             B1 + '[network]\nacknowledges = "safe"\nslow_policy = "drop-oldest"\n[replication]\n',
             'net.toml:6: acknowledges = "safe" needs slow_policy = "block"',

@@ -21,6 +21,7 @@ from trimtab.cli import (
     plan_command,
     policy_command,
     replace_commands,
+    restart_commands,
     simulation_commands,
     tour,
 )
@@ -53,6 +54,7 @@ app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")
 app.command("replace")(replace_commands.replace)
 app.command("assist")(replace_commands.assist)
+app.command("restart")(restart_commands.restart)
 app.command("standby")(replace_commands.standby)
 app.command("move")(move_command.move)
 app.add_typer(bench_commands.app, name="bench")

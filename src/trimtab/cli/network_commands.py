@@ -120,7 +120,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]
     try:
         with record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder:
-            serve(
+            begins_again = serve(
                 plan,
                 name,
                 lambda: typer.echo("ready"),
@@ -137,6 +137,8 @@ def broker(  # noqa: PLR0917 (each one is an option)
         reason = os.strerror(error.errno) if error.errno else str(error)
         typer.echo(f"broker {name} cannot listen at {listen or plan.broker(name).listen}: {reason}", err=True)
         raise typer.Exit(1) from None
+    if begins_again:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def sub(  # noqa: PLR0917 (each one is an option)

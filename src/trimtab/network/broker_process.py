@@ -98,6 +98,9 @@ RECORD_EVERY_S: Final = 1.0
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over the last two seconds."""
 
+ANSWER_WITHIN_S: Final = 0.05
+"""A broker that is asked to begin again has answered then."""
+
 REPLACED_ALREADY: Final = "another process has replaced this broker already"
 """What an incarnation is told that has lost its place; it ends without a word, lest neighbours think that the broker
 leaves."""
@@ -186,6 +189,8 @@ class BrokerServer:
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
         self._stop = asyncio.Event()
         self._is_replaced = False
+        self._begins_again = False
+        """Whether the process is to begin again when the broker has ended."""
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._replacing: Replacing | None = None
         if plan.replication is not None:
@@ -199,6 +204,7 @@ class BrokerServer:
             end_link=self._end_link,
             schedule=self._schedule,
             change_policy=self._change_policy,
+            restart=self._restart,
         )
         self._snapshots = self._requests.snapshots
         self._recorder = recorder
@@ -238,8 +244,21 @@ class BrokerServer:
         self._wake()
         return ""
 
-    async def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT; `ready` is called once the broker listens and all its links are up."""
+    def _restart(self) -> str:
+        """End, and begin again; returns why not, if so."""
+        if self.broker.config.replica:
+            return (
+                f"{self._name} is a replica and would begin as that again; end it, and start {self._name} by its file"
+            )
+        self._begins_again = True
+        self._loop.call_later(ANSWER_WITHIN_S, self._stop.set)
+        return ""
+
+    async def run(self, ready: Callable[[], None] | None = None) -> bool:
+        """Serve until SIGTERM or SIGINT; `ready` is called once the broker listens and all its links are up.
+
+        Returns whether the process is to begin again.
+        """
         self._loop = asyncio.get_running_loop()
         self._on_links_up = ready
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -283,6 +302,7 @@ class BrokerServer:
         log.info("%s has stopped", self.broker.name)
         if self._disk_problem or problem:
             raise PublicationLogError(self._disk_problem or problem)
+        return self._begins_again
 
     def _leave_state(self) -> str:
         """Keep what the next incarnation must know; returns why that cannot be."""
@@ -703,11 +723,14 @@ def serve(
     stop_with_pid: int | None = None,
     recorder: Recorder | None = None,
     replica_options: list[str] | None = None,
-) -> None:
-    """Run one broker of the network in this process until it is asked to end; its load goes to the recorder."""
+) -> bool:
+    """Run one broker of the network in this process until it is asked to end; its load goes to the recorder.
 
-    async def work() -> None:
-        await BrokerServer(
+    Returns whether the process is to begin again.
+    """
+
+    async def work() -> bool:
+        return await BrokerServer(
             plan,
             name,
             file=file,
@@ -717,4 +740,4 @@ def serve(
             replica_options=replica_options,
         ).run(ready)
 
-    run(work())
+    return run(work())

@@ -59,6 +59,7 @@ def status_of(
         replica=broker.config.replica,
         failures=failures,
         epoch=broker.epoch,
+        is_learning=broker.takeover.is_learning,
     )
 
 

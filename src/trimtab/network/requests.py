@@ -28,6 +28,8 @@ from trimtab.protocol.frames import (
     ReplaceRequest,
     ReplicaReply,
     ReplicaRequest,
+    RestartReply,
+    RestartRequest,
     WhereReply,
     WhereRequest,
 )
@@ -50,6 +52,7 @@ class Requests:
         end_link: Callable[[str], None],
         schedule: Callable[[], None],
         change_policy: Callable[[str], str],
+        restart: Callable[[], str],
     ) -> None:
         self._broker = broker
         self._links = links
@@ -57,6 +60,7 @@ class Requests:
         self._end_link = end_link
         self._schedule = schedule
         self._change_policy = change_policy
+        self._restart = restart
         self.snapshots = Snapshots(broker)
         """Those who want to know for a while what clients publish."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,6 +92,9 @@ class Requests:
             case PolicyRequest(policy=policy):
                 problem = self._change_policy(policy)
                 return PolicyReply(not problem, problem)
+            case RestartRequest():
+                problem = self._restart()
+                return RestartReply(not problem, problem)
             case WhereRequest(broker=broker):
                 address = self._broker.config.address if broker == here else self._broker.reach.address_of(broker)
                 return WhereReply(address)

@@ -24,6 +24,8 @@ from trimtab.protocol.frames import (
     ReplaceRequest,
     ReplicaReply,
     ReplicaRequest,
+    RestartReply,
+    RestartRequest,
     StatusReply,
     StatusRequest,
     WhereReply,
@@ -96,6 +98,13 @@ async def ask_policy(address: Address, policy: str, within_s: float = 10.0) -> P
     """Ask the broker at an address to work by a policy; raises OSError or TimeoutError if it does not answer."""
     reply = await _ask(address, PolicyRequest(policy), within_s)
     assert isinstance(reply, PolicyReply)
+    return reply
+
+
+async def ask_restart(address: Address, within_s: float = 10.0) -> RestartReply:
+    """Ask the broker at an address to end and begin again; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, RestartRequest(), within_s)
+    assert isinstance(reply, RestartReply)
     return reply
 
 

@@ -211,6 +211,8 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """Neighbours that failed lately, as this broker saw it."""
     epoch: int = 1
     """The number of this incarnation of the broker."""
+    is_learning: bool = False
+    """Whether it does not know all its routes yet."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
@@ -339,6 +341,17 @@ class PolicyReply(msgspec.Struct, frozen=True, tag_field="frame", tag="policy", 
     reason: str = ""
 
 
+class RestartRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="restart?"):
+    """Ask a broker to end as it does when it is asked to, and to begin again in its process; needs no greeting."""
+
+
+class RestartReply(msgspec.Struct, frozen=True, tag_field="frame", tag="restart", omit_defaults=True):
+    """The broker is about to begin again, or it does not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
 MapFrame: TypeAlias = (
     Hello
     | Ack
@@ -362,6 +375,8 @@ MapFrame: TypeAlias = (
     | SnapshotRequest
     | Snapshot
     | PolicyRequest
+    | RestartRequest
+    | RestartReply
     | PolicyReply
 )
 """The frames that travel as maps."""

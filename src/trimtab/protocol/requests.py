@@ -19,6 +19,8 @@ from trimtab.protocol.frames import (
     ReplaceRequest,
     ReplicaReply,
     ReplicaRequest,
+    RestartReply,
+    RestartRequest,
     StatusReply,
     StatusRequest,
     WhereReply,
@@ -35,6 +37,7 @@ SingleRequest: TypeAlias = (
     | ReplicaRequest
     | WhereRequest
     | PolicyRequest
+    | RestartRequest
 )
 """Those that are answered once, when it is known what came of them."""
 
@@ -48,6 +51,7 @@ Reply: TypeAlias = (
     | ReplicaReply
     | WhereReply
     | PolicyReply
+    | RestartReply
     | StatusReply
     | Snapshot
 )
@@ -63,5 +67,6 @@ REPLIES: Final[dict[type[Request], type[Reply]]] = {
     WhereRequest: WhereReply,
     SnapshotRequest: Snapshot,
     PolicyRequest: PolicyReply,
+    RestartRequest: RestartReply,
 }
 """What answers each; a snapshot comes in parts."""
