@@ -195,7 +195,6 @@ def test_clients_notice_a_broker_that_is_stopped_and_come_back_when_it_goes_on()
 
 def test_calls_that_were_given_up_and_arrive_late_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several greetings of a client wait on a silent path, arrive at once, and take each other's place."""
-    monkeypatch.setattr(client_module, "CONNECT_WITHIN_S", 0.3)
 
     async def work(network: Network, proxy: LinkProxy) -> None:
         publisher = await Client.connect(network.address("B1"))
@@ -203,7 +202,9 @@ def test_calls_that_were_given_up_and_arrive_late_do_no_harm(monkeypatch: pytest
         subscribers = [await connect(f"127.0.0.1:{proxy.port}", f"s{number}", SHORT) for number in range(10)]
         subscriptions = [await subscriber.subscribe(ALL) for subscriber in subscribers]
         proxy.silence(also_new=True)
+        monkeypatch.setattr(client_module, "CONNECT_WITHIN_S", 0.3)
         await asyncio.sleep(2.0)
+        monkeypatch.undo()
         for value in range(100):
             await publisher.publish(Publication(a=value))
         proxy.heal()
