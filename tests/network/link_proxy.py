@@ -1,4 +1,4 @@
-"""A TCP proxy between two brokers that can be cut and healed: a real fault on a real link."""
+"""A TCP proxy between two brokers that can be cut, silenced and healed: a real fault on a real link."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class LinkProxy:
         self.port: int = self._listener.getsockname()[1]
         self._is_cut = False
         self._open: list[socket.socket] = []
+        self._passes = threading.Event()
+        """Whether anything passes over the connections that are made now; each stays with its own."""
+        self._passes.set()
+        self._silenced: list[threading.Event] = []
         self._lock = threading.Lock()
         self.cut_count = 0
         self.passed_bytes = 0
@@ -30,13 +34,26 @@ class LinkProxy:
                 _shut(each)
             self._open.clear()
 
+    def silence(self, *, also_new: bool = False) -> None:
+        """Pass nothing over what is open, and close nothing either; over new connections neither, if that is said."""
+        with self._lock:
+            self._passes.clear()
+            self._silenced.append(self._passes)
+            if not also_new:
+                self._passes = threading.Event()
+                self._passes.set()
+
     def heal(self) -> None:
-        """Let connections through again."""
+        """Let connections through again, and what was silenced."""
         with self._lock:
             self._is_cut = False
+            for passes in self._silenced:
+                passes.set()
+            self._silenced.clear()
 
     def close(self) -> None:
         """End."""
+        self.heal()
         self.cut()
         self._listener.close()
 
@@ -58,14 +75,17 @@ class LinkProxy:
                 return
             callee.settimeout(None)
             self._open += [caller, callee]
+            passes = self._passes
         for source, target in ((caller, callee), (callee, caller)):
-            threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+            threading.Thread(target=self._pass, args=(source, target, passes), daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket, passes: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
+                passes.wait()
                 target.sendall(data)
                 self.passed_bytes += len(data)
+        passes.wait()
         _shut(source)
         _shut(target)
 

@@ -99,6 +99,7 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         (B1 + '[network]\nuplink = "fifo"\n', "net.toml:5: uplink: expected one of turns, deadlines"),
         (B1 + "[network]\nclients_max_count = 0\n", "net.toml:5: clients_max_count: expected a whole number"),
         (B1 + '[network]\npolicy = "magic"\n', "net.toml:5: policy: no policy is called magic; expected one of none, "),
+        (B1 + "[network]\nsilent_after_s = 0\n", "net.toml:5: silent_after_s: expected a number above 0"),
         (B1 + "[network]\nmeter_window_s = -1\n", "net.toml:5: meter_window_s: expected a number above 0"),
         (B1 + "[padres]\npie_periods = 3\n", "net.toml:5: unknown key pie_periods in padres; expected pie_ratio"),
         (B1 + '[padres]\nlocal_pie_period_s = "3 s"\n', "net.toml:5: local_pie_period_s: expected a number above 0"),

@@ -247,3 +247,15 @@ def test_what_was_not_acknowledged_is_taken_back_before_what_waits() -> None:
     here.receive(acknowledgement, 0.0)
     here.take_back()
     assert list(here.data) == here.undelivered_data() == [publication(2), publication(3)]
+
+
+def test_a_heartbeat_leaves_at_once_and_is_answered() -> None:
+    here, there = connected_pair()
+    here.enqueue(publication(1), 0.0)
+    question = here.heartbeat(asks=True)
+    assert question == Ack(0, asks=True)
+    assert there.receive(question, 0.1) == []
+    assert there.take(0.1) == Ack(0)
+    assert here.take(0.1) == Payload(1, 0, [publication(1)])
+    here.disconnect()
+    assert here.heartbeat(asks=True) is None

@@ -391,6 +391,11 @@ class Broker:
             self._input.relieve(known)
         return frame
 
+    def heartbeat(self, peer: str, *, asks: bool) -> Ack | None:
+        """What shows a peer at once that this broker lives, and may ask the same of it; None if it is not connected."""
+        known = self.peers.get(peer)
+        return None if known is None else known.link.heartbeat(asks=asks)
+
     def _say_acceptance(self, peer: Peer, now_s: float) -> None:
         if self._owes_acceptance(peer):
             peer.accepted_owed = False

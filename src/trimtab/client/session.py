@@ -339,6 +339,11 @@ class ClientSession:
         link = self._link_to(broker or self.broker)
         return None if link is None else link.take(now_s)
 
+    def heartbeat(self, broker: str) -> Ack | None:
+        """What asks a broker at once whether it lives; None if there is no connection to it."""
+        link = self._link_to(broker)
+        return None if link is None else link.heartbeat(asks=True)
+
     def has_frame(self, broker: str = "") -> bool:
         """Whether `take_frame` would return a frame."""
         link = self._link_to(broker or self.broker)

@@ -160,8 +160,7 @@ class RawSubscriber(asyncio.Protocol):
         self._transport.write(_encoded(link))
 
     def data_received(self, data: bytes) -> None:
-        """Count and acknowledge."""
-        seen_before = self._seen
+        """Count and acknowledge, or answer a question."""
         if self.in_force.is_set():
             self._seen += self._counter.feed(data)
             if self._arrivals is not None:
@@ -173,8 +172,7 @@ class RawSubscriber(asyncio.Protocol):
                     self._confirmed += isinstance(message, Confirmed)
             if self._confirmed == len(self._filters):
                 self.in_force.set()
-        if self._seen > seen_before:
-            self._transport.write(encode_frame(Ack(self._seen, done=self.count)))
+        self._transport.write(encode_frame(Ack(self._seen, done=self.count)))
 
     def keep_arrivals(self) -> None:
         """From here on keep what arrives with its time."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from trimtab.language import Filter, Value
 from trimtab.network.address import Address
 from trimtab.network.client import Client, ClientError
+from trimtab.network.heartbeat import USUAL_HEARTBEAT
 from trimtab.network.subscription import Delivery, Subscription
 
 Result = TypeVar("Result")
@@ -24,12 +25,21 @@ class BlockingClient:
         client.publish(Publication({"class": "STOCK"}))
     """
 
-    def __init__(self, address: str | Address, name: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str | Address,
+        name: str | None = None,
+        *,
+        silent_after_s: float = USUAL_HEARTBEAT.silent_after_s,
+        answer_within_s: float = USUAL_HEARTBEAT.answer_within_s,
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="trimtab-client", daemon=True)
         self._thread.start()
         try:
-            self._client = self._await(Client.connect(address, name))
+            self._client = self._await(
+                Client.connect(address, name, silent_after_s=silent_after_s, answer_within_s=answer_within_s)
+            )
         except BaseException:
             self._stop()
             raise

@@ -29,7 +29,8 @@ from trimtab.network.back_end import BackEndLine
 from trimtab.network.broker_status import status_of
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
-from trimtab.network.connection import CLOSE_WITHIN_S, Connection
+from trimtab.network.connection import CLOSE_WITHIN_S, PLACE_TAKEN, SILENT, Connection
+from trimtab.network.heartbeat import Heartbeat, HeartbeatConfig
 from trimtab.network.life import Life, new_session
 from trimtab.network.loops import run
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
@@ -181,6 +182,12 @@ class BrokerServer:
             uplink=plan.options.uplink,
             schedule=self._schedule,
         )
+        self._heartbeat = Heartbeat(
+            HeartbeatConfig(plan.options.silent_after_s, plan.options.answer_within_s),
+            lambda: list(self._connections.values()),
+            lambda connection: self._show_life(connection, asks=True),
+            self._give_up,
+        )
         self._ungreeted: dict[Connection, None] = {}
         self._paused: dict[str, None] = {}
         """Clients of whom nothing is read for a while."""
@@ -280,6 +287,7 @@ class BrokerServer:
         for neighbour, where in self._dialled:
             self._links.call(neighbour, where)
         ticking = self._loop.create_task(self._tick())
+        self._heartbeat.begin()
         asking = [self._loop.create_task(self._back_end.run())] if self._back_end is not None else []
         self._report_links()
         await self._stop.wait()
@@ -350,6 +358,8 @@ class BrokerServer:
                     self._snapshots.saw(connection.peer, frame)
                 self.broker.receive(connection.peer, frame, now_s())
                 self._pause_if_full(connection)
+                if self._capacity is not None and isinstance(frame, Ack) and frame.asks:
+                    self._show_life(connection, asks=False)  # what it has to say may wait long for the bandwidth
             case Hello() if not connection.peer:
                 self._greeted(connection, frame)
             case StatusRequest():
@@ -430,7 +440,7 @@ class BrokerServer:
         former = self._connections.pop(name, None)
         if former is not None:
             former.peer = ""
-            former.close(REPLACED_ALREADY if is_another else "another connection has taken this one's place")
+            former.close(REPLACED_ALREADY if is_another else PLACE_TAKEN)
         self._ungreeted.pop(connection, None)
         self._await_greeting_no_more(connection)
         connection.peer = name
@@ -524,6 +534,17 @@ class BrokerServer:
         self._links.refused(connection, reason)
         self._forget(connection)
         connection.close(reason)
+
+    def _show_life(self, connection: Connection, *, asks: bool) -> None:
+        frame = self.broker.heartbeat(connection.peer, asks=asks)
+        if frame is not None:
+            connection.send(frame)
+
+    def _give_up(self, connection: Connection) -> None:
+        """A peer is silent: it is away until it comes back over another connection."""
+        log.warning("%s: closed %s: %s", self.broker.name, connection.peer, SILENT)
+        self._forget(connection)
+        connection.give_up()
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

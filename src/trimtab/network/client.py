@@ -17,7 +17,8 @@ from trimtab.language import Filter, LimitError, Publication, Value
 from trimtab.network.address import Address
 from trimtab.network.client_line import REATTACH_AFTER_S, Line
 from trimtab.network.clock import now_s
-from trimtab.network.connection import Connection
+from trimtab.network.connection import PLACE_TAKEN, Connection
+from trimtab.network.heartbeat import USUAL_HEARTBEAT, Heartbeat, HeartbeatConfig
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
 from trimtab.network.round_trips import measure_round_trips
 from trimtab.network.status import ask_place
@@ -92,7 +93,13 @@ class Client:
     nothing is lost or doubled by either.
     """
 
-    def __init__(self, address: Address, config: ClientConfig, reattach_after_s: float = REATTACH_AFTER_S) -> None:
+    def __init__(
+        self,
+        address: Address,
+        config: ClientConfig,
+        reattach_after_s: float = REATTACH_AFTER_S,
+        heartbeat: HeartbeatConfig = USUAL_HEARTBEAT,
+    ) -> None:
         self._line = Line(self, address, reattach_after_s=reattach_after_s)
         self._next_line: Line | None = None
         """The line to the broker that the client is moving to."""
@@ -101,6 +108,7 @@ class Client:
         self._session = ClientSession(config)
         self._loop = asyncio.get_running_loop()
         self._greeted: asyncio.Future[None] = self._loop.create_future()
+        self._heartbeat = Heartbeat(heartbeat, self._connections, self._ask, Connection.give_up)
         self._flush_is_due = False
         self._requests: dict[str, asyncio.Future[None]] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -129,11 +137,15 @@ class Client:
         *,
         publish_window_count: int = 1_000,
         reattach_after_s: float = REATTACH_AFTER_S,
+        silent_after_s: float = USUAL_HEARTBEAT.silent_after_s,
+        answer_within_s: float = USUAL_HEARTBEAT.answer_within_s,
     ) -> Client:
         """Connect to a broker at HOST:PORT; without a name the client gets one that nobody else has.
 
         A broker that fails and is replaced is found again wherever it is. One that is away for longer than
         `reattach_after_s` is given up: the client begins again at a neighbour of it, and may miss what was under way.
+        A broker of which nothing was heard for `silent_after_s` is asked, and if it does not answer within
+        `answer_within_s` the connection is given up and made again.
         """
         where = Address.parse(address) if isinstance(address, str) else address
         config = ClientConfig(
@@ -142,7 +154,7 @@ class Client:
             publish_window_count=publish_window_count,
             link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
-        client = cls(where, config, reattach_after_s)
+        client = cls(where, config, reattach_after_s, HeartbeatConfig(silent_after_s, answer_within_s))
         await client.begin()
         return client
 
@@ -160,6 +172,7 @@ class Client:
             await self._abandon()
             raise
         self._line.keep()
+        self._heartbeat.begin()
 
     @classmethod
     async def connect_through(
@@ -392,8 +405,20 @@ class Client:
         """The connection is gone; the keeper makes another one."""
         line = self._line_of(connection)
         if line is not None:
-            line.connection = None
+            line.closed(connection)
             self._session.handle(Disconnected(connection.peer), now_s())
+
+    def _connections(self) -> list[Connection]:
+        """The connections to brokers that have greeted."""
+        lines = [line for line in (self._line, self._next_line) if line is not None]
+        found = [line.connection for line in lines if line.connection is not None]
+        return [connection for connection in found if connection.peer and connection.is_open()]
+
+    def _ask(self, connection: Connection) -> None:
+        """The broker is silent."""
+        frame = self._session.heartbeat(connection.peer)
+        if frame is not None:
+            connection.send(frame)
 
     def _line_of(self, connection: Connection) -> Line | None:
         lines = (self._line, self._next_line)
@@ -403,6 +428,8 @@ class Client:
         """Before the first greeting this is a refusal; later a broker that leaves or returns may be called again."""
         is_ours = connection is self._line.connection
         connection.close()
+        if goodbye.reason == PLACE_TAKEN and is_ours and self._line.took_own_place():
+            return
         if not self._greeted.done():
             self._greeted.set_exception(ClientError(f"the broker at {self._line.address} refused: {goodbye.reason}"))
         elif not (goodbye.leaves or goodbye.returns) and is_ours and not self._is_closing:
@@ -419,6 +446,7 @@ class Client:
 
     async def _abandon(self, reason: str = "") -> None:
         self._is_closing = True
+        self._heartbeat.end()
         self._flush()
         for line in (self._next_line, self._line):
             if line is not None:

@@ -29,6 +29,9 @@ ASK_AFTER_S: Final = 1.0
 
 ANSWER_WITHIN_S: Final = 1.0
 
+CALL_WITHIN_S: Final = 3.0
+"""A call that a host has not taken by then is given up: a host that is off says nothing, and TCP tries for minutes."""
+
 REATTACH_AFTER_S: Final = 30.0
 """A broker that is away for longer is given up, where its neighbours are known; its replica keeps what is for its
 clients for so long."""
@@ -49,6 +52,8 @@ class Line:
         self._reattach_after_s = reattach_after_s
         self._elsewhere: dict[str, str] = {}
         self._away_since_s: float | None = None
+        self._unanswered_count = 0
+        """Calls that were given up before the broker had greeted."""
 
     def greeted(self, broker: str, elsewhere: Mapping[str, str]) -> None:
         """The broker has greeted, and told who its neighbours are and where."""
@@ -57,13 +62,32 @@ class Line:
         if elsewhere:
             self._elsewhere = dict(elsewhere)
 
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone."""
+        self.connection = None
+        if not connection.peer:
+            self._unanswered_count += 1
+
+    def took_own_place(self) -> bool:
+        """Whether the connection that has taken this one's place may be ours.
+
+        A call that was given up may reach the broker later than the next one, as when the broker's process was stopped
+        for a while. Each such call explains one loss of the place.
+        """
+        if not self._unanswered_count:
+            return False
+        self._unanswered_count -= 1
+        return True
+
     async def dial(self) -> None:
         """Connect; whoever waits for the greeting learns of it from the client."""
         loop = asyncio.get_running_loop()
         connection = self.connection = Connection(self._owner, self.broker)  # the greeting may come before we go on
         try:
-            await loop.create_connection(lambda: connection, self.address.host, self.address.port)
-        except OSError:
+            async with asyncio.timeout(CALL_WITHIN_S):
+                await loop.create_connection(lambda: connection, self.address.host, self.address.port)
+        except (OSError, asyncio.CancelledError):
+            connection.give_up()
             self.connection = None
             raise
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from typing import Final, Protocol, cast
 
+from trimtab.network.heartbeat import Silence
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, encode_frame
 from trimtab.protocol.frames import Frame, Goodbye
 
@@ -16,7 +18,24 @@ WRITE_BUFFER_MAX_BYTES: Final = 512 * 1024
 CLOSE_WITHIN_S: Final = 2.0
 """A closing connection whose peer does not read is cut after this time."""
 
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+SILENT: Final = "nothing was heard of it, though it was asked"
+"""Why a connection is given up whose peer is silent, for logs."""
+
+PLACE_TAKEN: Final = "another connection has taken this one's place"
+"""What a broker tells a peer over the connection that it had, when the same peer greets over another one."""
+
+_TCP_OPTIONS: Final = (
+    ("TCP_NODELAY", 1),
+    ("TCP_KEEPIDLE", 5),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
+"""Seconds, and milliseconds for the last one: a connection breaks if the peer's host acknowledges nothing for so long.
+Linux does not care whether the host is gone or has no room, since its process does not read. So this is well above the
+time for which a broker reads nothing of a client that has sent too much, and above the times of the heartbeat
+(`trimtab.network.heartbeat`), which notices most of it sooner. It is for connections without a heartbeat, and for peers
+of whom nothing is read at present."""
 
 
 class ConnectionOwner(Protocol):
@@ -56,6 +75,8 @@ class Connection(asyncio.Protocol):
         self.writable = False
         self.closing = False
         self._is_paused = False
+        self.silence = Silence()
+        self.written_bytes = 0
         self.greeting_timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
 
@@ -67,12 +88,13 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
         name = transport.get_extra_info("peername")
         self.address = f"{name[0]}:{name[1]}" if name else "?"
-        _keep_alive(transport.get_extra_info("socket"))
+        set_options(transport.get_extra_info("socket"))
         self.writable = True
         self._owner.connection_opened(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived; what comes after our goodbye is read, so that the peer can read it, and thrown away."""
+        self.silence.is_heard = True
         if self.closing:
             return
         try:
@@ -126,11 +148,24 @@ class Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes."""
         if self._transport is not None and not self.closing:
+            self.written_bytes += len(data)
             self._transport.write(data)
 
     def send(self, frame: Frame) -> None:
         """Send one frame."""
         self.write(encode_frame(frame))
+
+    def arrived_bytes(self) -> int:
+        """How much of what was written the peer's host has received, as far as the system tells."""
+        if self._transport is None or self.closing:
+            return self.written_bytes
+        waiting_bytes = self._transport.get_write_buffer_size()
+        return self.written_bytes - waiting_bytes - _unacknowledged_bytes(self._transport.get_extra_info("socket"))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is taken in for a while."""
+        return self._is_paused
 
     def pause_reading(self) -> None:
         """Take nothing in for a while, not even what has arrived."""
@@ -170,12 +205,27 @@ class Connection(asyncio.Protocol):
         self._abort_timer = asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, self._transport.abort)
 
 
-def _keep_alive(sock: socket.socket | None) -> None:
-    """Notice peers that vanish without a word."""
+def set_options(sock: socket.socket | None) -> None:
+    """Send without delay, and notice hosts that vanish without a word; what a platform does not have is left out."""
     if sock is None:
         return
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _KEEPALIVE:
-            if hasattr(socket, name):
+    for name, value in _TCP_OPTIONS:
+        if hasattr(socket, name):
+            with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _unacknowledged_bytes(sock: socket.socket | None) -> int:
+    """What the system holds for a peer whose host has not acknowledged it; 0 where the system does not tell."""
+    if sock is None or sys.platform != "linux":
+        return 0
+    import fcntl
+    import termios
+
+    try:
+        found = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))  # SIOCOUTQ of sockets
+    except (OSError, ValueError):
+        return 0
+    return int.from_bytes(found, sys.byteorder)

@@ -32,7 +32,7 @@ GREETING_WITHIN_S: Final = 5.0
 
 LINK_WITHIN_S: Final = 5.0
 LOOK_AGAIN_AFTER_S: Final = 0.02
-"""A new link must come up so soon, and is looked for so often."""
+"""A new link must come up so soon, and is looked for so often. A call that no host has taken by then is made anew."""
 
 BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0
@@ -169,7 +169,8 @@ class NeighbourLinks:
                 await self._gone_down.wait()
             connection = self._calls[neighbour] = Connection(self._owner, neighbour)
             try:
-                await loop.create_connection(partial(_same, connection), address.host, address.port)
+                async with asyncio.timeout(LINK_WITHIN_S):
+                    await loop.create_connection(partial(_same, connection), address.host, address.port)
                 opened_s = now_s()
                 await connection.wait_closed()
                 if now_s() - opened_s > GREETING_WITHIN_S:

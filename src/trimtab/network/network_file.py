@@ -54,6 +54,8 @@ _NETWORK_KEYS: Final = (
     "slow_policy",
     "client_queue_max_count",
     "client_lease_s",
+    "silent_after_s",
+    "answer_within_s",
     "filters_per_client_max_count",
     "clients_max_count",
     "window_frames_count",
@@ -317,7 +319,7 @@ class _NetworkReader:
                 except ValueError as error:
                     self._refuse(line, str(error))
                 values[key] = value
-            elif key in ("client_lease_s", "meter_window_s", "stop_within_s"):
+            elif key.endswith("_s"):
                 values[key] = self._positive("network", 0, table, key)
             else:
                 if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -15,6 +15,7 @@ from trimtab.broker.policies import Policy
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.broker.uplink import Uplink
 from trimtab.network.address import Address
+from trimtab.network.heartbeat import USUAL_HEARTBEAT
 from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.protocol.link import LinkConfig
 from trimtab.relocation.config import RelocationConfig
@@ -56,6 +57,10 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     slow_policy: SlowPolicy = "block"
     client_queue_max_count: int = 100_000
     client_lease_s: float = 60.0
+    silent_after_s: float = USUAL_HEARTBEAT.silent_after_s
+    answer_within_s: float = USUAL_HEARTBEAT.answer_within_s
+    """A client or neighbour of whom nothing was heard for so long is asked; if it does not answer within the other time
+    its connection is given up: see `trimtab.network.heartbeat`."""
     filters_per_client_max_count: int = 10_000
     clients_max_count: int = 10_000
     window_frames_count: int = 4_096

@@ -224,6 +224,16 @@ class Link:
         """Have the peer say something, if only that it has nothing to say."""
         self._asks = True
 
+    def heartbeat(self, *, asks: bool) -> Ack | None:
+        """An acknowledgement to be sent at once, before anything that waits; None without a connection.
+
+        It shows that this end lives, and may ask the other one for the same.
+        """
+        if not self.connected:
+            return None
+        self._done_told_count = self._done_count
+        return self._ack(gap=False, asks=asks)
+
     def begin_behind(self, stale_count: int) -> None:
         """So many data messages of earlier link epochs wait for their turn; they need no credit of this one."""
         self.stale_count = stale_count
