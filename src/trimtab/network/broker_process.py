@@ -36,6 +36,7 @@ from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
 from trimtab.network.outgoing import Outgoing
 from trimtab.network.process_meters import ProcessMeters
+from trimtab.network.process_proof import ProcessProof
 from trimtab.network.provisioners import provisioner_of
 from trimtab.network.publication_log import PublicationLog, PublicationLogError
 from trimtab.network.replacing import Replacing
@@ -142,7 +143,7 @@ class BrokerServer:
             self._recovered = Recovered(*self._log.open(epoch))
             epoch = self._log.epoch
         self._disk_problem = ""
-        config = msgspec.structs.replace(plan.config_of(name, new_session(self._started_s)), epoch=epoch)
+        config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
         if order is not None:
             config = msgspec.structs.replace(
                 config,
@@ -157,6 +158,7 @@ class BrokerServer:
         self._plan = plan
         self._name = name
         self.broker = Broker(config, [] if config.assists else self._agents_of(self._policy), self._started_s)
+        self._proof = ProcessProof(config.name, str(self._entry.listen), config.session)
         url = plan.options.back_end
         self._back_end = BackEndLine(url, name, self._back_end_said) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
@@ -185,7 +187,7 @@ class BrokerServer:
         if plan.replication is not None:
             options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
             provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
-            self._replacing = Replacing(self.broker, plan.replication, provisioner)
+            self._replacing = Replacing(self.broker, plan, plan.replication, provisioner, file)
         self._requests = Requests(
             self.broker,
             self._links,
@@ -235,6 +237,7 @@ class BrokerServer:
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once the broker listens and all its links are up."""
         self._loop = asyncio.get_running_loop()
+        self._proof.answer(self._loop)
         self._on_links_up = ready
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
