@@ -60,6 +60,11 @@ class RawPeer:
                     return
                 self.send(Ack(0))
 
+    def wait_closed(self) -> None:
+        """Wait until the broker has closed the connection."""
+        while self._socket.recv(65_536):
+            pass
+
     def goodbye(self) -> str:
         """The reason with which the broker closes."""
         while not isinstance(frame := self.receive(), Goodbye):
