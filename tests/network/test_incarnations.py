@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from trimtab import Client, Filter, Network
 from trimtab.network.address import Address
+from trimtab.network.life import yields_to
 from trimtab.network.local_network import free_ports, plan_text
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
@@ -69,10 +70,14 @@ def file_of(network: Network, folder: Path) -> str:
 
 
 @contextmanager
-def replica(file: str, broker: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+def replica(
+    file: str, broker: str, *options: str, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """A process that somebody starts as a replica, by hand."""
     command = [sys.executable, "-m", "trimtab", "broker", broker, file, "--replica", "synchronous", "--quiet", *options]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment or dict(os.environ)
+    )
     try:
         yield process
     finally:
@@ -138,6 +143,103 @@ def test_an_incarnation_that_was_replaced_meanwhile_ends(tmp_path: Path, links: 
             wait_for(lambda: network.dead() == [("B2", 1)], "over")
             assert is_linked(elsewhere, 2)
             check_delivery(network, "B1", "B3", 5)
+
+
+@pytest.mark.parametrize("links", [LINE[1], [("B1", "B2"), ("B3", "B2")]], ids=["it calls", "it calls nobody"])
+def test_a_broker_that_was_replaced_sends_its_clients_to_its_replica_and_nothing_safe_is_lost(
+    tmp_path: Path, links: list[tuple[str, str]]
+) -> None:
+    elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+    numbers: dict[str, list[object]] = {"B2": [], "B3": []}
+
+    async def say(publishers: dict[str, Client], value: int) -> None:
+        for number, publisher in enumerate(publishers.values()):
+            await publisher.publish({"a": 2 * value + number})
+
+    async def work(network: Network, stack: ExitStack) -> None:
+        publishers = {name: await Client.connect(network.address(name), f"P{name}") for name in ("B1", "B2")}
+        subscribers = {name: await Client.connect(network.address(name), f"S{name}") for name in ("B2", "B3")}
+        for publisher in publishers.values():
+            await publisher.advertise(Filter.parse("a > 0"))
+        for name, subscriber in subscribers.items():
+            take = numbers[name].append
+            await subscriber.subscribe(
+                Filter.parse("a > 0"), callback=lambda each, take=take: take(each.publication["a"])
+            )
+        await say(publishers, 1)
+        pid = network.pid("B2")
+        os.kill(pid, signal.SIGSTOP)
+        await say(publishers, 2)
+        await asyncio.to_thread(wait_for_verdict, network, "hang")
+        stack.enter_context(replica(file_of(network, tmp_path), "B2", "--listen", elsewhere))
+        await asyncio.to_thread(wait_for, lambda: is_linked(elsewhere, 2), "replaced")
+        await say(publishers, 3)
+        os.kill(pid, signal.SIGCONT)
+        await asyncio.to_thread(wait_for, lambda: network.dead() == [("B2", 1)], "over", 5.0)
+        await say(publishers, 4)
+        for publisher in publishers.values():
+            await publisher.drain()
+        while any(len(each) < 8 for each in numbers.values()):
+            await asyncio.sleep(0.02)
+        assert {client.broker for client in (publishers["B2"], subscribers["B2"])} == {"B2"}
+        for client in (*publishers.values(), *subscribers.values()):
+            await client.close()
+
+    options = NetworkOptions(acknowledges="safe")
+    with (
+        (tmp_path / "log").open("wb") as log,
+        Network.of(LINE[0], links, options, replication=BY_HAND, log=log) as network,
+        ExitStack() as stack,
+    ):
+        run_loop(asyncio.wait_for(work(network, stack), 2 * WITHIN_S))
+    for taken in numbers.values():
+        for kind in (0, 1):
+            assert [each for each in taken if int(str(each)) % 2 == kind] == [
+                2 * value + kind for value in (1, 2, 3, 4)
+            ]
+    assert "B2 was replaced already by another process\n" in (tmp_path / "log").read_text(encoding="utf-8")
+
+
+def test_links_return_after_replacements_although_the_clock_is_set_back(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, time\n"
+        "real, back_s = time.time, float(os.environ['CLOCK_SET_BACK_S'])\n"
+        "time.time = lambda: real() - back_s\n",
+        encoding="utf-8",
+    )
+
+    def environment(back_s: float) -> dict[str, str]:
+        paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "CLOCK_SET_BACK_S": str(back_s)}
+
+    with Network.of(*LINE, replication=BY_HAND) as network, ExitStack() as stack:
+        file, last = file_of(network, tmp_path), dict[str, subprocess.Popen[str]]()
+        for turn, broker in enumerate(("B2", "B3", "B2", "B3", "B2")):
+            if broker in last:
+                last[broker].kill()
+                last[broker].wait(WITHIN_S)
+            else:
+                network.kill_broker(broker)
+            wait_for(lambda: not is_up(network, "B1" if broker == "B2" else "B2", broker), "gone")  # noqa: B023
+            listen = ("--listen", network.address(broker))
+            last[broker] = stack.enter_context(replica(file, broker, *listen, environment=environment(3_600.0 * turn)))
+            for name in ("B2", "B3"):
+                wait_for(lambda: is_linked(network.address(name), 2 + (turn - (name == "B3")) // 2), "linked")  # noqa: B023
+            check_delivery(network, "B1", "B3", 1 + turn)
+
+
+def is_up(network: Network, broker: str, neighbour: str) -> bool:
+    """Whether a broker has a connection to a neighbour."""
+    status = network.status()[broker]
+    return status is None or any(peer.name == neighbour and peer.connected for peer in status.peers)
+
+
+@pytest.mark.parametrize("host", ["node3", "node-3"])
+def test_of_two_incarnations_the_lower_nonce_yields_whenever_they_began(host: str) -> None:
+    lower, higher = f"900-999999-0a@{host}", f"100-1-0b@{host}"
+    assert yields_to(lower, higher)
+    assert not yields_to(higher, lower)
+    assert not yields_to(lower, f"100-1-0a@{host}")
 
 
 def wait_for_verdict(network: Network, verdict: str) -> None:

@@ -32,11 +32,13 @@ from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, PLACE_TAKEN, SILENT, Connection
 from trimtab.network.heartbeat import Heartbeat, HeartbeatConfig
 from trimtab.network.life import Life, new_session
+from trimtab.network.liveness_probe import LivenessProbes
 from trimtab.network.loops import run
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
 from trimtab.network.outgoing import Outgoing
 from trimtab.network.process_meters import ProcessMeters
+from trimtab.network.process_proof import ProcessProof
 from trimtab.network.provisioners import provisioner_of
 from trimtab.network.publication_log import PublicationLog, PublicationLogError
 from trimtab.network.replacing import Replacing
@@ -106,13 +108,16 @@ REPLACED_ALREADY: Final = "another process has replaced this broker already"
 """What an incarnation is told that has lost its place; it ends without a word, lest neighbours think that the broker
 leaves."""
 
+PLACE_IS_TAKEN: Final = "the broker of this name lives and keeps its place"
+"""What an incarnation is told that greets while another one is connected and answers; it may greet again."""
+
 _NEVER_S: Final = float("inf")
 
 log = logging.getLogger("trimtab.broker")
 
 
 class SecondReplicaError(Exception):
-    """Another process has the place of this one, which ends."""
+    """Another process has the place of this one, which ends; the message says why."""
 
 
 class BrokerServer:
@@ -152,7 +157,7 @@ class BrokerServer:
         if state is not None:
             epoch = max(epoch, state[0] + 1)
         self._disk_problem = ""
-        config = msgspec.structs.replace(plan.config_of(name, new_session(self._started_s)), epoch=epoch)
+        config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
         if order is not None:
             config = msgspec.structs.replace(
                 config,
@@ -167,6 +172,7 @@ class BrokerServer:
         self._plan = plan
         self._name = name
         self.broker = Broker(config, [] if config.assists else self._agents_of(self._policy), self._started_s)
+        self._proof = ProcessProof(config.name, str(self._entry.listen), config.session)
         url = plan.options.back_end
         self._back_end = BackEndLine(url, name, self._back_end_said) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
@@ -195,15 +201,17 @@ class BrokerServer:
         self._is_draining = False
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
         self._stop = asyncio.Event()
-        self._is_replaced = False
         self._begins_again = False
         """Whether the process is to begin again when the broker has ended."""
+        self._probes = LivenessProbes(self.broker, self._schedule)
+        self._loss = ""
+        """Why this process has no place in the network any more, if it has none."""
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._replacing: Replacing | None = None
         if plan.replication is not None:
             options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
             provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
-            self._replacing = Replacing(self.broker, plan.replication, provisioner)
+            self._replacing = Replacing(self.broker, plan, plan.replication, provisioner, file)
         self._requests = Requests(
             self.broker,
             self._links,
@@ -267,6 +275,7 @@ class BrokerServer:
         Returns whether the process is to begin again.
         """
         self._loop = asyncio.get_running_loop()
+        self._proof.answer(self._loop)
         self._on_links_up = ready
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
@@ -292,10 +301,10 @@ class BrokerServer:
         self._report_links()
         await self._stop.wait()
         server.close()
-        if self._is_replaced:
+        if self._loss:
             if self._state_path is not None:
                 forget_state(self._state_path)
-            raise SecondReplicaError(f"{self.broker.name} was replaced already by another process")
+            raise SecondReplicaError(self._loss)
         await self._drain()
         if self._log is not None:
             self._log.close()
@@ -303,7 +312,7 @@ class BrokerServer:
         await self._close_all()
         self._record_load(now_s())
         replacing = [] if self._replacing is None else self._replacing.tasks
-        tasks = [ticking, *asking, *self._links.tasks, *self._requests.tasks, *replacing]
+        tasks = [ticking, *asking, *self._links.tasks, *self._probes.tasks, *self._requests.tasks, *replacing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -369,13 +378,13 @@ class BrokerServer:
                 self._requests.take(connection, frame)
             case Goodbye(reason=reason, leaves=leaves, returns=returns):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
+                known = self.broker.peers.get(connection.peer)
+                was_linked = known is not None and known.role == "broker"
                 self._links.refused(connection, reason)
                 self._forget(connection, leaves=leaves, returns=returns)
                 connection.close()
-                if self.broker.config.assists:
-                    self._stop.set()  # one that is not wanted somewhere is not wanted at all
-                if reason == REPLACED_ALREADY:
-                    self._was_replaced(connection)
+                if connection.dialled or was_linked:  # anybody else may say anything
+                    self._was_dismissed(connection, reason, was_linked=was_linked)
             case Hello():
                 self._refuse(connection, "a second greeting")
             case _ if isinstance(frame, Reply):
@@ -415,7 +424,8 @@ class BrokerServer:
         """A connection is gone."""
         self._forget(connection)
 
-    def _greeted(self, connection: Connection, hello: Hello) -> None:
+    def _greeted(self, connection: Connection, hello: Hello, silent: Connection | None = None) -> None:
+        """A peer greets; one connection of its name may have been asked for a sign of life, and was silent."""
         name = hello.name
         if problem := version_problem(hello):
             self._refuse(connection, problem)
@@ -423,11 +433,17 @@ class BrokerServer:
         if connection.dialled and (name != connection.dialled or hello.role != "broker"):
             self._refuse(connection, f"broker {connection.dialled} was expected here, not {hello.role} {name[:100]!r}")
             return
-        if self._links.has_replaced_us(hello):
-            self._lose_place()
+        if self._links.is_to_greet_again(connection, hello):
+            self._links.greets_again(connection)
+            self._dismiss(connection)
             return
         if self._links.is_not_later(hello):
             self._refuse_epoch(connection, hello)
+            return
+        if self._must_wait(connection, hello, silent):
+            return
+        if self._links.has_replaced_us(hello):
+            self._lose_place(self._replaced_already)
             return
         if hello.role == "broker" and self._links.is_out_of_turn(connection, hello):
             self._dismiss(connection)
@@ -450,9 +466,29 @@ class BrokerServer:
         if hello.role == "broker":
             connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self.broker.name, name)
-            self._links.went_up(name)
+            self._links.went_up(connection, hello)
             self._report_links()
         self._schedule()
+
+    def _must_wait(self, connection: Connection, hello: Hello, silent: Connection | None) -> bool:
+        """Whether a greeting is put off: a neighbour of that name is connected, and is asked whether it lives."""
+        present = self._connections.get(hello.name)
+        if connection.dialled or present is None or present is silent or not self._probes.is_needed(hello):
+            return False
+        if self._probes.is_waiting(connection):
+            self._refuse(connection, "a second greeting")
+        elif self._probes.is_full:
+            self._refuse(connection, PLACE_IS_TAKEN)
+        else:
+
+            def told(lives: bool) -> None:
+                if lives:
+                    self._refuse(connection, PLACE_IS_TAKEN)
+                else:
+                    self._greeted(connection, hello, present)
+
+            self._probes.ask(hello.name, present, connection, told)
+        return True
 
     def _let_in(self, connection: Connection, hello: Hello) -> Hello | None:
         """Hand a greeting to the broker; returns its own one in return, None if the connection is refused."""
@@ -478,8 +514,9 @@ class BrokerServer:
 
     def _refuse_epoch(self, connection: Connection, hello: Hello) -> None:
         """A neighbour's incarnation is not later than the one that is known: it must greet as a later one, or end."""
-        if connection.dialled or self._links.is_replaced(hello):
-            self._refuse(connection, REPLACED_ALREADY)
+        claim = "replaced" if connection.dialled else self._links.claim_of(hello)
+        if claim != "started anew":
+            self._refuse(connection, REPLACED_ALREADY if claim == "replaced" else PLACE_IS_TAKEN)
             return
         log.info("%s: %s is told that its incarnation has a higher number", self.broker.name, hello.name)
         connection.send(self.broker.greeting(hello.name))
@@ -494,17 +531,34 @@ class BrokerServer:
         connection.epoch = hello.epoch
         connection.send(hello)
 
-    def _was_replaced(self, connection: Connection) -> None:
-        """A neighbour says that another process has this one's place; if it has not heard the latest epoch, it will."""
-        if connection.dialled and connection.epoch < self.broker.epoch:
-            self._links.greets_again(connection)
-        else:
-            self._lose_place()
+    def _was_dismissed(self, connection: Connection, reason: str, *, was_linked: bool) -> None:
+        """A neighbour has ended a connection: it may have no place for this process any more."""
+        if self.broker.config.assists:
+            self._stop.set()  # one that is not wanted somewhere is not wanted at all
+        if reason == REPLACED_ALREADY:
+            if connection.dialled and not was_linked and connection.epoch < self.broker.epoch:
+                self._links.greets_again(connection)  # it has not heard the latest epoch
+            else:
+                self._lose_place(self._replaced_already)
+        elif connection.dialled and reason == PLACE_IS_TAKEN and self._links.is_unwanted(connection):
+            name = self.broker.name
+            self._lose_place(f"{name} lives, as {connection.dialled} says: this replica of it is not needed, and ends")
 
-    def _lose_place(self) -> None:
-        """Another process has this one's place."""
-        self._is_replaced = True
+    @property
+    def _replaced_already(self) -> str:
+        return f"{self.broker.name} was replaced already by another process"
+
+    def _lose_place(self, why: str) -> None:
+        """Another process has this one's place: nothing more is said or acknowledged; clients look for it."""
+        if self._loss:
+            return
+        self._loss = why
         self._stop.set()
+        for name, connection in list(self._connections.items()):
+            peer = self.broker.peers.get(name)
+            is_client = peer is not None and peer.role == "client"
+            self._forget(connection)
+            connection.close(why if is_client else "", leaves=is_client)
 
     def _with_elsewhere(self, answer: Hello) -> Hello:
         """A greeting for a client, which may need to know one day whom to ask where this broker is."""

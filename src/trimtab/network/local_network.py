@@ -23,6 +23,7 @@ from trimtab.network.address import Address
 from trimtab.network.life import Life
 from trimtab.network.loops import run_aside
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.network.process_proof import proved
 from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus
@@ -173,13 +174,18 @@ class Network:
             self._processes[name].wait(STOP_WITHIN_S)
 
     def look_for_replicas(self, statuses: Mapping[str, BrokerStatus | None]) -> list[tuple[str, int]]:
-        """Brokers that other processes than before are by now, with their numbers."""
-        found = [
-            (name, status.pid)
-            for name, status in statuses.items()
-            if status is not None and name in self._processes and status.pid != self.pid(name)
-        ]
-        self._replicas.update({name: Life.of_process(pid) for name, pid in found})
+        """Brokers that other processes than before are by now, with their numbers.
+
+        They are ended with this network, so only those count that prove to be its brokers (`process_proof.py`).
+        """
+        found: list[tuple[str, int]] = []
+        for name, status in statuses.items():
+            if status is None or name not in self._processes or status.pid == self.pid(name):
+                continue
+            replica = proved(name, self.address(name), status.session)
+            if replica is not None:
+                self._replicas[name] = replica
+                found.append((name, replica.pid))
         return found
 
     def _wait_for_standbys(self, ends_s: float, until: Callable[[], bool] | None) -> None:

@@ -8,7 +8,8 @@ called by those whom it does not call: by a broker of which it was not told, or 
 
 A neighbour accepts each incarnation of a broker once, and only with a higher epoch than those before. One that has been
 started anew and does not know its epoch is told it and greets again; one whose place another has is told that, and
-ends.
+ends. Nobody takes the place of an incarnation that is connected and lives (`liveness_probe.py`): who tries is refused
+and may greet again, and a replica that is refused so for `GIVE_UP_AFTER_S` ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from trimtab.broker.core import Broker
 from trimtab.network.address import Address
@@ -40,6 +41,14 @@ BACKOFF_MAX_S: Final = 2.0
 
 REPLICA_BACKOFF_MAX_S: Final = 0.2
 """A replica tries more often: its neighbours wait for it."""
+
+GIVE_UP_AFTER_S: Final = 10.0
+"""A replica ends if a neighbour says for so long that the broker lives: far longer than a probe, or a busy machine's
+pause."""
+
+Claim: TypeAlias = Literal["replaced", "contends", "started anew"]
+"""What an incarnation is that greets with an epoch that is not later: one that has lost its place to another; a replica
+that must wait until it is decided which one of two stays; or one that does not know its epoch."""
 
 log = logging.getLogger("trimtab.broker")
 
@@ -64,6 +73,8 @@ class NeighbourLinks:
         self._at_once: dict[str, None] = {}
         """Neighbours that are to be called again without delay."""
         self._gone_down = asyncio.Event()
+        self._unwanted_since_s: dict[str, float] = {}
+        """Neighbours that say that the broker lives which this process is to replace, and since when."""
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -76,9 +87,12 @@ class NeighbourLinks:
 
     # ---- what happens to connections ----
 
-    def went_up(self, name: str) -> None:
-        """A neighbour has greeted and was greeted."""
-        self._up[name] = None
+    def went_up(self, connection: Connection, hello: Hello) -> None:
+        """A neighbour has greeted and was greeted; of two that may call, who was called stops calling."""
+        self._up[hello.name] = None
+        self._unwanted_since_s.pop(hello.name, None)
+        if not connection.dialled and (self._broker.config.replica or hello.replica):
+            self._stop_calling(hello.name)
 
     def went_down(self, name: str) -> None:
         """The connection to a neighbour is gone; if a replica called, the broker itself may be started again."""
@@ -96,17 +110,19 @@ class NeighbourLinks:
         """This broker has learned its epoch over a call: it calls again at once, and greets with that."""
         self._at_once[connection.dialled] = None
 
+    def is_unwanted(self, connection: Connection) -> bool:
+        """A called neighbour says that the broker lives that this process is to replace: whether that was for long."""
+        since_s = self._unwanted_since_s.setdefault(connection.dialled, now_s())
+        return bool(self._broker.config.replica) and now_s() - since_s >= GIVE_UP_AFTER_S
+
     def is_out_of_turn(self, connection: Connection, hello: Hello) -> bool:
-        """Whether a neighbour called, or was called, by the wrong one of the two; who need not call stops calling."""
+        """Whether a neighbour called, or was called, by the wrong one of the two."""
         is_replica = bool(self._broker.config.replica)
         if not is_replica and not hello.replica:
             return False  # the file has said who calls
         if connection.dialled:
             return False  # it was called and has answered
-        if is_replica and ((not hello.replica and hello.name in self._keepers) or self._is_calling(hello)):
-            return True
-        self._stop_calling(hello.name)
-        return False
+        return is_replica and ((not hello.replica and hello.name in self._keepers) or self._is_calling(hello))
 
     def _is_calling(self, hello: Hello) -> bool:
         """Whether this broker has called another replica that calls it now, and its own call is the one that counts."""
@@ -124,27 +140,40 @@ class NeighbourLinks:
     # ---- incarnations ----
 
     def is_not_later(self, hello: Hello) -> bool:
-        """Whether a neighbour greets as an incarnation that is not later than the one that is known."""
+        """Whether a neighbour greets as an incarnation that is not later than the one that is known.
+
+        One that had a link to this process, and whose place another has had since, is not, whatever its epoch.
+        """
         peer = self._broker.peers.get(hello.name)
         if hello.role != "broker" or peer is None or peer.role != "broker" or peer.session == hello.session:
             return False
-        return hello.epoch <= peer.incarnation
+        return hello.epoch <= peer.incarnation or hello.resumes == self._broker.config.session
 
-    def is_replaced(self, hello: Hello) -> bool:
-        """Whether such an incarnation has lost its place to another; if not, it was started anew.
+    def claim_of(self, hello: Hello) -> Claim:
+        """What such an incarnation is.
 
-        It has lost it if it had a link to this broker. A replica has lost it as well if another one has come before it
-        and lives: neighbours of a failed broker cannot talk to each other, and two of them may have had one started.
+        It has lost its place if it had a link to this broker. A replica has lost it as well if another one has come
+        before it and lives: neighbours of a failed broker cannot talk to each other, and two of them may have had one
+        started. As long as both learn, the lower nonce makes way, also if the other one came later, for it may have
+        come first elsewhere.
         """
         if hello.resumes:
-            return True
+            return "replaced"
         peer, replacement = self._broker.peers[hello.name], self._broker.replacement
         if not hello.replica or hello.name not in self._up:
-            return False
+            return "started anew"
         if replacement is not None and replacement.verdicts().get(hello.name) in ("crash", "hang"):
-            return False
+            return "started anew"
         is_there = not self._broker.takeover.is_being_told(hello.name)
-        return hello.epoch < peer.incarnation or is_there or yields_to(hello.session, peer.session)
+        if hello.epoch < peer.incarnation or is_there or yields_to(hello.session, peer.session):
+            return "replaced"
+        return "contends"
+
+    def is_to_greet_again(self, connection: Connection, hello: Hello) -> bool:
+        """Whether a called neighbour has not taken this broker in but told an epoch, which is known by now."""
+        broker = self._broker
+        is_another = hello.resumes not in ("", broker.config.session)
+        return bool(connection.dialled) and is_another and connection.epoch <= hello.granted < broker.epoch
 
     def has_replaced_us(self, hello: Hello) -> bool:
         """Whether a neighbour of this incarnation knows another one that is not earlier."""

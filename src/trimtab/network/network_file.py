@@ -28,7 +28,7 @@ from trimtab.network.network_plan import (
     NetworkOptions,
     NetworkPlan,
 )
-from trimtab.network.replication_settings import ReplicationSettings
+from trimtab.network.replication_settings import BROKER_NAME, ReplicationSettings
 from trimtab.relocation.config import RelocationConfig
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
 ]
 
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site")
 _LINK_KEYS: Final = ("between", "via")
 _NETWORK_KEYS: Final = (
@@ -217,7 +216,7 @@ class _NetworkReader:
             self._check_keys("broker", index, table, _BROKER_KEYS)
             name, listen = self._text("broker", index, table, "name"), self._text("broker", index, table, "listen")
             line = self._line("broker", index, "name")
-            if not _NAME.fullmatch(name):
+            if not BROKER_NAME.fullmatch(name):
                 self._refuse(line, f"{name!r} is not a broker's name; expected letters, digits, _ . or -, at most 100")
             try:
                 address = Address.parse(listen)

@@ -5,10 +5,14 @@ A neighbour that is congested gets an assistant, which needs no such care: nobod
 The broker decides that a neighbour has failed and asks for a replica (`Replace`). A network cannot tell a dead process
 from one that cannot be reached, so before anybody takes its place:
 
-- a process on this host is looked at. One that answers is left alone, for only the link to it is broken; one that hangs
-  is killed;
-- on another host nobody may listen at its address any more. If the host itself cannot be reached, nothing is done
-  unless the operator has said that this means that it is off.
+- whoever answers at its address under its name is left alone, for only the link to it is broken;
+- a process on this host is looked at. One that hangs is killed, if it proves to be that broker (`process_proof.py`):
+  its number came over the wire, and is not believed;
+- of all others it counts whether anybody listens at their address. If nobody can tell, because a host cannot be reached
+  or a process does not prove who it is, nothing is done unless the operator has said that this means that it is off.
+
+Only brokers of the network file are replaced or assisted. What peers have told of them gets into orders only if it has
+the form of a name, an address or a session.
 """
 
 from __future__ import annotations
@@ -16,14 +20,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from pathlib import Path
 from typing import Final
 
 from trimtab.broker.core import Broker
-from trimtab.network.address import Address
+from trimtab.network.address import Address, is_of_this_host
 from trimtab.network.clock import now_s
 from trimtab.network.life import Life
+from trimtab.network.network_file import BrokerEntry, NetworkFileError, NetworkPlan, read_network_file
+from trimtab.network.process_proof import proved
 from trimtab.network.provisioners import Provisioner
-from trimtab.network.replication_settings import ReplicaOrder, ReplicationSettings
+from trimtab.network.replication_settings import (
+    BROKER_NAME,
+    ReplicaOrder,
+    ReplicationSettings,
+    well_formed_address,
+)
 from trimtab.network.status import ask_status
 from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.frames import FailureStatus
@@ -59,8 +71,18 @@ class Failure:
 class Replacing:
     """Replacements that a broker's process takes care of."""
 
-    def __init__(self, broker: Broker, settings: ReplicationSettings, provisioner: Provisioner | None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        plan: NetworkPlan,
+        settings: ReplicationSettings,
+        provisioner: Provisioner | None,
+        file: str | Path | None = None,
+    ) -> None:
+        """The network file is read again for brokers that have been added to it."""
         self._broker = broker
+        self._plan = plan
+        self._file = file
         self._settings = settings
         self._provisioner = provisioner
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT_COUNT)
@@ -176,10 +198,15 @@ class Replacing:
 
     async def _try_to_replace(self, failure: Failure, request: Replace | Assist) -> str:
         provisioner = self._provisioner
-        listen = self._broker.reach.address_of(request.broker)
         if provisioner is None:
             return "no provisioner is configured"
-        name, protocol, neighbours, session = request.broker, request.protocol, request.neighbours, request.session
+        entry = self._entry_of(request.broker)
+        if entry is None:
+            return f"no broker of the network file is named {request.broker[:100]!r}"
+        name, protocol = request.broker, request.protocol
+        listen = well_formed_address(self._broker.reach.address_of(name)) or str(entry.listen)
+        neighbours = self._well_formed(request.neighbours)
+        session = request.session if Life.of_session(request.session) is not None else ""
         if isinstance(request, Assist):
             linked = ((name, listen), *neighbours)
             order = ReplicaOrder(
@@ -194,7 +221,7 @@ class Replacing:
                 epoch=request.epoch,
             )
         else:
-            problem = await self._make_sure_it_is_over(request, listen)
+            problem = await self._make_sure_it_is_over(entry, session, Address.parse(listen))
             if problem:
                 return problem
             order = ReplicaOrder(name, protocol, neighbours, listen, session, request.why, epoch=request.epoch + 1)
@@ -220,31 +247,66 @@ class Replacing:
     def _is_being_told(self, name: str) -> bool:
         return self._broker.takeover.is_being_told(name)
 
-    async def _make_sure_it_is_over(self, request: Replace, listen: str) -> str:
-        """Why the life before may not be over, empty if it is."""
-        name = request.broker
-        life = Life.of_session(request.session)
-        if life is not None and life.is_here:
-            if not life.is_running():
-                return ""
-            if await self._answers(request, listen) is True:
-                return f"{name} runs and answers; only the link to it is broken"
-            log.warning("%s: %s hangs and is killed (process %d)", self._broker.name, name, life.pid)
-            is_over = await asyncio.get_running_loop().run_in_executor(None, life.end)
-            return "" if is_over else f"the process {life.pid} of {name} cannot be killed"
-        answers = await self._answers(request, listen)
-        if answers is None and self._settings.unreachable == "wait":
-            return f"nobody can say whether {name} runs: {listen or 'its host'} cannot be reached"
+    # ---- what is known of a broker besides what peers say ----
+
+    def _entry_of(self, name: str) -> BrokerEntry | None:
+        """A broker of the network file, also of one that was added while this process runs; None if it is of none."""
+        found = _entry(self._plan, name)
+        if found is None and self._file is not None and BROKER_NAME.fullmatch(name):
+            try:
+                found = _entry(read_network_file(self._file), name)
+            except NetworkFileError as error:
+                log.warning("%s: the network file has changed and cannot be used: %s", self._broker.name, error)
+        return found
+
+    def _well_formed(self, neighbours: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """Neighbours as a peer has told them, without those that have no name or no address."""
+        found: list[tuple[str, str]] = []
+        for name, told in neighbours:
+            entry = self._entry_of(name)
+            address = well_formed_address(told) or ("" if entry is None else str(entry.listen))
+            if BROKER_NAME.fullmatch(name) and address:
+                found.append((name, address))
+            else:
+                log.warning("%s: no replica is linked to %r at %r", self._broker.name, name[:100], told[:100])
+        return tuple(found)
+
+    async def _make_sure_it_is_over(self, entry: BrokerEntry, session: str, listen: Address) -> str:
+        """Why the incarnation before may not be over, empty if it is."""
+        name, life = entry.name, Life.of_session(session)
+        is_here = life is not None and life.is_here and is_of_this_host(listen.host)
+        answers = await self._answers(name, listen)
+        if answers and is_here:
+            return f"{name} runs and answers; only the link to it is broken"
         if answers:
             return f"{name} runs on another host; only the link to it is broken, or it hangs: end it there"
+        doubt = f"{listen} cannot be reached"
+        if is_here and life is not None:
+            if not life.is_running():
+                return ""
+            found = proved(name, str(entry.listen), session)
+            if found is not None:
+                return await self._kill(name, found)
+            doubt = f"process {life.pid} does not prove to be {name}, and is not killed"
+        if answers is None and self._settings.unreachable == "wait":
+            return f"nobody can say whether {name} runs: {doubt}"
         return ""
 
-    async def _answers(self, request: Replace, listen: str) -> bool | None:
-        """Whether a life can be reached and says something, None if its host cannot be reached."""
+    async def _kill(self, name: str, life: Life) -> str:
+        log.warning("%s: %s hangs and is killed (process %d)", self._broker.name, name, life.pid)
+        is_over = await asyncio.get_running_loop().run_in_executor(None, life.end)
+        return "" if is_over else f"the process {life.pid} of {name} cannot be killed"
+
+    async def _answers(self, name: str, listen: Address) -> bool | None:
+        """Whether a broker can be reached and says something, None if its host cannot be reached, or it is silent."""
         try:
-            status = await ask_status(Address.parse(listen), ANSWER_WITHIN_S)
+            status = await ask_status(listen, ANSWER_WITHIN_S)
         except ConnectionRefusedError:
             return False
-        except (OSError, TimeoutError, ValueError):
+        except (OSError, TimeoutError):
             return None
-        return status.session == request.session
+        return status.name == name
+
+
+def _entry(plan: NetworkPlan, name: str) -> BrokerEntry | None:
+    return next((entry for entry in plan.brokers if entry.name == name), None)

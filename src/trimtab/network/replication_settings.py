@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from trimtab.network.address import Address
 from trimtab.replication.config import ReplicationConfig
 
 Provisioner: TypeAlias = Literal["none", "process", "standby", "command"]
@@ -24,7 +26,8 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
 
     command: tuple[str, ...] = ()
     """The operator's command and its arguments, which may contain {broker}, {protocol}, {neighbours}, {listen},
-    {session}, {epoch} and {why}; for an assistant it is run with --assist, or --assist --reorder, behind them."""
+    {session}, {epoch} and {why}; for an assistant it is run with --assist, or --assist --reorder, behind them. No shell
+    reads it: each word is one argument, whatever is filled in."""
 
     start_within_s: float = 10.0
     """A replica that has not greeted after so long is asked for again; a process starts within a second or two."""
@@ -48,6 +51,12 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
 
 ORDER_FIELDS: Final = ("broker", "protocol", "neighbours", "listen", "session", "epoch", "why")
 """What the operator's command can be told; `why` is crash, hang or congestion."""
+
+BROKER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+"""The names of brokers in network files. What comes over the wire may hold anything, and other names than these get
+into no order: neither a command line nor a shell that an operator's command runs can take them for anything else."""
+
+_HOST: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}")
 
 ASSISTANT_MARK: Final = "~"
 """Behind a broker's name this makes its assistant's; names of network files do not contain it."""
@@ -87,6 +96,19 @@ class ReplicaOrder(msgspec.Struct, frozen=True):
     def options(self) -> list[str]:
         """The options of `trimtab broker` that make it an assistant, none for a replica."""
         return [*(["--assist"] if self.assists else []), *(["--reorder"] if self.reorders else [])]
+
+
+def well_formed_address(text: str) -> str:
+    """An address that a peer told, as it may stand in an order; empty if it may not.
+
+    >>> well_formed_address("node-3:7001"), well_formed_address("$(reboot):7001"), well_formed_address("")
+    ('node-3:7001', '', '')
+    """
+    try:
+        address = Address.parse(text)
+    except ValueError:
+        return ""
+    return str(address) if _HOST.fullmatch(address.host) else ""
 
 
 def neighbours_text(neighbours: tuple[tuple[str, str], ...]) -> str:
