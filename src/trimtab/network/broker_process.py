@@ -34,6 +34,7 @@ from trimtab.network.life import Life, new_session
 from trimtab.network.loops import run
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
+from trimtab.network.network_plan import BYTES_PER_MEGABYTE
 from trimtab.network.outgoing import Outgoing
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.provisioners import provisioner_of
@@ -60,6 +61,7 @@ from trimtab.protocol.events import (
     Disconnected,
     LinkRemoved,
     Recovered,
+    RoomChanged,
     Step,
     Stored,
     Wake,
@@ -138,9 +140,19 @@ class BrokerServer:
         self._recovered = Recovered(())
         epoch = order.epoch if order is not None else 1
         if plan.options.disk:
-            self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
+            self._log = PublicationLog(
+                Path(plan.options.disk) / name,
+                self._stored,
+                self._disk_failed,
+                self._room_changed,
+                max_bytes=plan.options.disk_max_mb * BYTES_PER_MEGABYTE,
+            )
             self._recovered = Recovered(*self._log.open(epoch))
             epoch = self._log.epoch
+            for text in self._log.damage:
+                log.error("%s: %s", name, text)
+            for text in self._log.torn:
+                log.warning("%s: %s, as after a crash", name, text)
         self._disk_problem = ""
         config = msgspec.structs.replace(plan.config_of(name, new_session(self._started_s)), epoch=epoch)
         if order is not None:
@@ -275,6 +287,15 @@ class BrokerServer:
 
     def _stored(self, number: int) -> None:
         self._carry_out(self.broker.handle(Stored(number), now_s()))
+        self._schedule()
+
+    def _room_changed(self, problem: str) -> None:
+        """The disk has no room for more publications, or, if there is no problem, has room again."""
+        if problem:
+            log.error("%s: %s", self.broker.name, problem)
+        else:
+            log.info("%s: the disk has room again", self.broker.name)
+        self._carry_out(self.broker.handle(RoomChanged(not problem), now_s()))
         self._schedule()
 
     def _disk_failed(self, problem: str) -> None:
@@ -626,6 +647,7 @@ class BrokerServer:
             policy=self._policy,
             is_back_end_reached=self._back_end is not None and self._back_end.is_reached,
             failures=() if self._replacing is None else self._replacing.failures(),
+            disk=self._log,
         )
 
     async def _drain(self) -> None:

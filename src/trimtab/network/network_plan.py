@@ -75,6 +75,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """When publications are acknowledged: see `BrokerConfig`."""
     disk: str = ""
     """The folder in which brokers keep what is durable, each in a folder of its own."""
+    disk_max_mb: int = 0
+    """How much a broker's log may take there, in megabytes, before publishers have to wait; 0 is no limit."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):

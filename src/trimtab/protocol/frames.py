@@ -206,6 +206,10 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """Neighbours that failed lately, as this broker saw it."""
     epoch: int = 1
     """The number of this incarnation of the broker."""
+    disk_damage: tuple[str, ...] = ()
+    """What was found damaged on its disk at the start: file, offset and how many bytes were skipped."""
+    disk_problem: str = ""
+    """Why publishers have to wait for room on its disk, if they do."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
