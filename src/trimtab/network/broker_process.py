@@ -100,6 +100,9 @@ RATE_OVER_TICKS_COUNT: Final = 8
 DRAIN_WITHIN_S: Final = 5.0
 """What is under way may take so long to leave when the process is asked to end."""
 
+ROOM_TOLD_EVERY_S: Final = 60.0
+"""A disk without room is logged so often at most: under load it may have room and none many times a second."""
+
 REPLACED_ALREADY: Final = "another process has replaced this broker already"
 """What an incarnation is told that has lost its place; it ends without a word, lest neighbours think that the broker
 leaves."""
@@ -154,6 +157,7 @@ class BrokerServer:
             for text in self._log.torn:
                 log.warning("%s: %s, as after a crash", name, text)
         self._disk_problem = ""
+        self._room_told_s = -_NEVER_S
         config = msgspec.structs.replace(plan.config_of(name, new_session(self._started_s)), epoch=epoch)
         if order is not None:
             config = msgspec.structs.replace(
@@ -291,11 +295,11 @@ class BrokerServer:
 
     def _room_changed(self, problem: str) -> None:
         """The disk has no room for more publications, or, if there is no problem, has room again."""
-        if problem:
+        time_s = now_s()
+        if problem and time_s >= self._room_told_s + ROOM_TOLD_EVERY_S:
+            self._room_told_s = time_s
             log.error("%s: %s", self.broker.name, problem)
-        else:
-            log.info("%s: the disk has room again", self.broker.name)
-        self._carry_out(self.broker.handle(RoomChanged(not problem), now_s()))
+        self._carry_out(self.broker.handle(RoomChanged(not problem), time_s))
         self._schedule()
 
     def _disk_failed(self, problem: str) -> None:

@@ -179,8 +179,7 @@ class LogContents:
             file.is_begun = file.is_begun or self._is_checkpoint_whole
             self._end_checkpoint()
         elif kind == _VOIDS_EARLIER:
-            here = set(file.keys)
-            self._found = {key: each for key, each in self._found.items() if key in here}
+            self._found = {key: self._found[key] for key in file.keys if key in self._found}
             self._earlier = {}
         else:
             raise ValueError(f"kind {kind!r}")

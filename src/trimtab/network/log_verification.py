@@ -71,6 +71,9 @@ def _verify(folder: Path, paths: list[Path], aside: list[Path]) -> LogReport:
     contents = LogContents()
     problems: dict[Path, str] = {}
     for path in paths:
+        if path.exists() and not path.is_file():
+            problems[path] = "cannot be read: not a regular file"
+            continue
         try:
             contents.take(path, path.read_bytes(), is_last=path == paths[-1])
         except FileNotFoundError:

@@ -168,6 +168,8 @@ class PublicationLog:
         """What the log says of clients, as far as it was taken to be written."""
         self._ended: dict[tuple[str, str], int] = {}
         self._waiting: list[Publish | Guard] = []
+        self._waiting_bytes = 0
+        """About how much the publications among them take, where there is a quota."""
         self._ends_waiting: dict[tuple[str, str], int] = {}
         self._epoch_waits = False
         self._waiting_number = 0
@@ -298,6 +300,10 @@ class PublicationLog:
         """One more to store; its number is told when it is."""
         self._waiting.append(effect.entry)
         self._waiting_number = effect.number
+        if self._max_bytes and isinstance(effect.entry, Publish):
+            self._waiting_bytes += len(effect.entry.wire)
+            if not self.problem:
+                self._look_for_room()
         self._write_on()
 
     def forget(self, effect: Forget) -> None:
@@ -348,7 +354,7 @@ class PublicationLog:
             first = [epoch_record(self.epoch), *checkpoint_records(self._records.all())]
             beginning = header(file.mark) + framed(first, file.mark)
             file.checkpoint_bytes = len(beginning)
-        entries, self._waiting = self._waiting, []
+        entries, self._waiting, self._waiting_bytes = self._waiting, [], 0
         ends, self._ends_waiting = self._ends_waiting, {}
         records = [epoch_record(self.epoch)] if self._epoch_waits and not beginning else []
         self._epoch_waits = False
@@ -401,11 +407,10 @@ class PublicationLog:
 
     def _look_for_room(self) -> None:
         """Tell whether there is room for more publications, if that has changed."""
-        is_over = bool(self._max_bytes) and sum(file.size_bytes for file in self._files) >= self._max_bytes
         problem = ""
         if self._is_disk_full:
             problem = f"{self._folder}: the disk is full ({os.strerror(errno.ENOSPC)}): publications wait for room"
-        elif is_over:
+        elif self._max_bytes and self._size_bytes >= self._max_bytes:
             problem = (
                 f"{self._folder}: the log has reached disk_max_mb = {self._max_bytes / 1e6:g}: "
                 "publications wait until others are forgotten"
@@ -414,6 +419,11 @@ class PublicationLog:
         if problem != self.problem:
             self.problem = problem
             asyncio.get_running_loop().call_soon(self._tell_room, problem)
+
+    @property
+    def _size_bytes(self) -> int:
+        """What the log takes when all that it was given is written."""
+        return sum(file.size_bytes for file in self._files) + len(self._unwritten) + self._waiting_bytes
 
     def _tell_room(self, problem: str) -> None:
         if problem == self.problem and not self._is_closed:
