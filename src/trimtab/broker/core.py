@@ -66,6 +66,7 @@ from trimtab.protocol.events import (
     Received,
     Recovered,
     Resumed,
+    RoomChanged,
     RoundTripsMeasured,
     Step,
     Stored,
@@ -167,6 +168,8 @@ class Broker:
         self.sessions = Sessions(self, self._watch, self._input)
         self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
         """Who lets clients' messages in, if clients have limits."""
+        self.disk_has_room = True
+        """Whether publications of clients may be taken, as far as the disk is concerned."""
         self.client_queue_is_full = False
         """Whether the last `Step` has brought a client's queue to its limit: a world should send before the next."""
         self.channels: ChannelDesk | None = None
@@ -227,6 +230,11 @@ class Broker:
                 if self.safe is not None:
                     self.safe.stored(number, now_s)
                     self.records.stored(number, now_s)
+                return []
+            case RoomChanged(has_room=has_room):
+                self.disk_has_room = has_room
+                if has_room:
+                    self._input.let_go()
                 return []
             case Recovered(publications=publications, records=records):
                 if self.safe is not None:
@@ -576,7 +584,8 @@ class Broker:
         name, data = self._input.data.popleft()
         peer = self.peers.get(name)
         is_publication = type(data) is Publish
-        if self.takeover.holds_clients and peer is not None and peer.role == "client":
+        must_stop = self.takeover.holds_clients or (not self.disk_has_room and is_publication)
+        if must_stop and peer is not None and peer.role == "client":
             self._input.stop(name, data)
             return []
         if is_publication and self.safe is None and not (self._awaited_ends or self._sweeps or self._returning):

@@ -39,7 +39,7 @@ class InputQueues:
         self.is_gated = False
         """Whether all data must wait."""
         self._stopped: dict[str, None] = {}
-        """Clients whose data must wait, for the end of an earlier stream of theirs."""
+        """Clients whose data must wait, for the end of an earlier stream of theirs or for room on the disk."""
 
     def add(self, source: str, messages: Iterable[AnyMessage], epoch: int) -> int:
         """Messages have arrived in an epoch of their link; returns how many of them are data."""
@@ -70,7 +70,7 @@ class InputQueues:
         self.held.appendleft((source, message))
 
     def let_go(self) -> None:
-        """Let no client's data wait for the end of an earlier stream; whoever must is stopped again."""
+        """Let no client's data wait for an earlier stream or for the disk; whoever must is stopped again."""
         if self._stopped:
             self._stopped.clear()
             self._sort()

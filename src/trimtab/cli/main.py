@@ -16,6 +16,7 @@ from trimtab.cli import (
     language_commands,
     link_commands,
     load_command,
+    log_commands,
     move_command,
     network_commands,
     plan_command,
@@ -52,6 +53,7 @@ app.command("policy")(policy_command.policy)
 app.add_typer(active_commands.app, name="active")
 app.command("coordinator")(coordinator_command.coordinator)
 app.add_typer(link_commands.app, name="link")
+app.add_typer(log_commands.app, name="log")
 app.command("replace")(replace_commands.replace)
 app.command("assist")(replace_commands.assist)
 app.command("restart")(restart_commands.restart)

@@ -296,7 +296,14 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
 
         from trimtab.cli.balancing_table import balancing_table, has_policy
         from trimtab.cli.channels_table import channels_table, has_channels
-        from trimtab.cli.network_up import failures_table, has_failures, peers_table, status_table
+        from trimtab.cli.network_up import (
+            disks_table,
+            failures_table,
+            has_disk_news,
+            has_failures,
+            peers_table,
+            status_table,
+        )
 
         console = Console(width=None if sys.stdout.isatty() else 120)
         console.print(status_table(found))
@@ -306,6 +313,8 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
             console.print(channels_table(found))
         if has_failures(found):
             console.print(failures_table(found))
+        if has_disk_news(found):
+            console.print(disks_table(found))
         console.print(peers_table(found))
     if any(each is None or each.links_missing for each in found.values()):
         raise typer.Exit(1)

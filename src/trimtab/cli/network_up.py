@@ -75,6 +75,8 @@ def _watch_in_terminal(network: Network, log: IO[bytes], stop: StopSignals) -> d
             tables = [status_table(statuses), *([balancing_table(statuses)] if has_policy(statuses) else [])]
             if has_failures(statuses):
                 tables.append(failures_table(statuses))
+            if has_disk_news(statuses):
+                tables.append(disks_table(statuses))
             live.update(Group(*tables, Text(_tail(log))))
             stop.wait(LOOK_AGAIN_AFTER_S)
     return reported
@@ -168,6 +170,22 @@ def failures_table(statuses: Statuses) -> Table:
             outcome = f"replaced {failure.replaced_s - failure.noticed_s:.2f} s later ({failure.protocol})"
         ago = f"{max(0.0, now_s - failure.noticed_s):,.0f} s ago"
         table.add_row(failure.broker, ago, name, failure.why, Text(outcome))
+    return table
+
+
+def has_disk_news(statuses: Statuses) -> bool:
+    """Whether a broker has found damage on its disk, or has no room there."""
+    return any(status is not None and (status.disk_damage or status.disk_problem) for status in statuses.values())
+
+
+def disks_table(statuses: Statuses) -> Table:
+    """One line for each damage that a broker has found on its disk, and for each disk without room."""
+    table = Table(title="Disks")
+    for title in ("broker", "what is wrong"):
+        table.add_column(title, overflow="fold")
+    for name, status in statuses.items():
+        for text in () if status is None else (*filter(None, [status.disk_problem]), *status.disk_damage):
+            table.add_row(name, Text(printable(text), style="bold red"))
     return table
 
 

@@ -36,6 +36,7 @@ from trimtab.network.liveness_probe import LivenessProbes
 from trimtab.network.loops import run
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
 from trimtab.network.network_file import NetworkPlan
+from trimtab.network.network_plan import BYTES_PER_MEGABYTE
 from trimtab.network.outgoing import Outgoing
 from trimtab.network.process_meters import ProcessMeters
 from trimtab.network.process_proof import ProcessProof
@@ -66,6 +67,7 @@ from trimtab.protocol.events import (
     LinkRemoved,
     Recovered,
     Resumed,
+    RoomChanged,
     Step,
     Stored,
     Wake,
@@ -103,6 +105,9 @@ RATE_OVER_TICKS_COUNT: Final = 8
 
 ANSWER_WITHIN_S: Final = 0.05
 """A broker that is asked to begin again has answered then."""
+
+ROOM_TOLD_EVERY_S: Final = 60.0
+"""A disk without room is logged so often at most: under load it may have room and none many times a second."""
 
 REPLACED_ALREADY: Final = "another process has replaced this broker already"
 """What an incarnation is told that has lost its place; it ends without a word, lest neighbours think that the broker
@@ -147,9 +152,19 @@ class BrokerServer:
         self._recovered = Recovered(())
         epoch = order.epoch if order is not None else 1
         if plan.options.disk:
-            self._log = PublicationLog(Path(plan.options.disk) / name, self._stored, self._disk_failed)
+            self._log = PublicationLog(
+                Path(plan.options.disk) / name,
+                self._stored,
+                self._disk_failed,
+                self._room_changed,
+                max_bytes=plan.options.disk_max_mb * BYTES_PER_MEGABYTE,
+            )
             self._recovered = Recovered(*self._log.open(epoch))
             epoch = self._log.epoch
+            for text in self._log.damage:
+                log.error("%s: %s", name, text)
+            for text in self._log.torn:
+                log.warning("%s: %s, as after a crash", name, text)
         self._state_path = None if order is not None or self._log is not None else _state_path(plan, name, file)
         state = None if self._state_path is None else read_state(self._state_path)
         self._has_state = state is not None
@@ -157,6 +172,7 @@ class BrokerServer:
         if state is not None:
             epoch = max(epoch, state[0] + 1)
         self._disk_problem = ""
+        self._room_told_s = -_NEVER_S
         config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
         if order is not None:
             config = msgspec.structs.replace(
@@ -338,6 +354,15 @@ class BrokerServer:
 
     def _stored(self, number: int) -> None:
         self._carry_out(self.broker.handle(Stored(number), now_s()))
+        self._schedule()
+
+    def _room_changed(self, problem: str) -> None:
+        """The disk has no room for more publications, or, if there is no problem, has room again."""
+        time_s = now_s()
+        if problem and time_s >= self._room_told_s + ROOM_TOLD_EVERY_S:
+            self._room_told_s = time_s
+            log.error("%s: %s", self.broker.name, problem)
+        self._carry_out(self.broker.handle(RoomChanged(not problem), time_s))
         self._schedule()
 
     def _disk_failed(self, problem: str) -> None:
@@ -750,6 +775,7 @@ class BrokerServer:
             policy=self._policy,
             is_back_end_reached=self._back_end is not None and self._back_end.is_reached,
             failures=() if self._replacing is None else self._replacing.failures(),
+            disk=self._log,
         )
 
     async def _drain(self) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from trimtab.broker.core import Broker
 from trimtab.load.indices import LoadIndices
 from trimtab.network.process_memory import resident_bytes
+from trimtab.network.publication_log import PublicationLog
 from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, FailureStatus, PeerStatus
 
 
@@ -25,6 +26,7 @@ def status_of(
     policy: str,
     is_back_end_reached: bool,
     failures: tuple[FailureStatus, ...] = (),
+    disk: PublicationLog | None = None,
 ) -> BrokerStatus:
     """How a broker is; the samples tell the time and how many publications had come and gone, the oldest first."""
     counters, usage = broker.counters, resource.getrusage(resource.RUSAGE_SELF)
@@ -60,6 +62,8 @@ def status_of(
         failures=failures,
         epoch=broker.epoch,
         is_learning=broker.takeover.is_learning,
+        disk_damage=() if disk is None else disk.damage,
+        disk_problem="" if disk is None else disk.problem,
     )
 
 

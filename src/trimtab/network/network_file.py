@@ -67,6 +67,7 @@ _NETWORK_KEYS: Final = (
     "disk",
     "state",
     "stop_within_s",
+    "disk_max_mb",
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
@@ -303,6 +304,12 @@ class _NetworkReader:
                 values[key] = value
             elif key in ("disk", "state"):
                 values[key] = self._text("network", 0, table, key)
+            elif key == "disk_max_mb":
+                if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                    self._refuse(line, "disk_max_mb: expected a whole number of megabytes, 0 for no limit")
+                if value and not table.get("disk"):
+                    self._refuse(line, 'disk_max_mb is for disk = "FOLDER", and there is none')
+                values[key] = value
             elif key == "enforce_capacities":
                 if not isinstance(value, bool):
                     self._refuse(line, "enforce_capacities: expected true or false")

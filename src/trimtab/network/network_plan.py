@@ -85,6 +85,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     it is empty."""
     stop_within_s: float = 5.0
     """A broker that is asked to end hands over what it can within so long."""
+    disk_max_mb: int = 0
+    """How much a broker's log may take there, in megabytes, before publishers have to wait; 0 is no limit."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):

@@ -1,57 +1,64 @@
 """What a broker has on disk: its clients' publications and records, in a log of numbered files.
 
-A record of the log is its length and its checksum, four bytes each, and one of these: a publication as it travels; the
-end of one publisher's publications up to a number; a change in what is known of a client (`Guard`); all that is known
-of clients (a checkpoint), which voids what was said of them before; the epoch of the broker's incarnation. A thread
-writes and waits for the disk; what has come while it did goes into the next write, so that a disk that takes long gets
-fewer and larger writes.
+A thread writes and waits for the disk (`fsync`); what has come while it did goes into the next write, so that a disk
+that takes long gets fewer and larger writes. Nothing is told to be stored before the disk has it, nor before the disk
+has the name of its file.
 
-Each file begins with the epoch and a checkpoint. So a file is not needed any more when all its publications have ended
-and the checkpoint of the next one is on the disk, and is deleted then. After a crash the files are read, what has not
-ended is written anew, and a record that was not written to its end is left out: nobody was told that it is stored.
+Each file begins with the epoch and a checkpoint of what is known of clients. So a file is not needed any more when all
+its publications have ended and the checkpoint of a later one is on the disk, and is deleted then. After a crash the
+files are read (`log_contents`). A record at the end that was not written to its end is cut off: nobody was told that it
+is stored. If something else is not whole, all that has not ended is written anew, and the damaged file is kept under
+another name.
+
+**Backpressure.** A log that has reached its quota, and one whose disk is full, says so (`room_changed`), and its broker
+takes no more publications of its clients. What the broker has taken before, and what changes in the records of clients,
+is written beyond the quota. What a full disk refuses is written as soon as there is room: it is tried again when a file
+was deleted, and every second. Any other failure of the disk ends the broker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
-import struct
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from trimtab.broker.records import KeptRecords
-from trimtab.protocol.codec import decode_filter, decode_publication, encode_filter, encode_message
+from trimtab.network.log_contents import (
+    DAMAGED_SUFFIX,
+    FileContents,
+    LogContents,
+    PublicationLogError,
+    change_record,
+    checkpoint_records,
+    end_record,
+    epoch_record,
+    log_files,
+    next_number,
+    publication_record,
+    void_record,
+)
+from trimtab.network.log_format import MARK_BYTES, framed, header
 from trimtab.protocol.effects import Append, Forget
 from trimtab.protocol.messages import ClientRecord, Guard, Publish
+
+__all__ = ["PublicationLog", "PublicationLogError"]
 
 FILE_MAX_BYTES: Final = 16 * 1024 * 1024
 """A new file begins beyond this size; small enough that ended publications do not stay long."""
 
-_HEAD: Final = struct.Struct(">II")
-_PUBLICATION: Final = b"P"
-_END: Final = b"E"
-_CHANGE: Final = b"R"
-_CHECKPOINT: Final = b"C"
-_EPOCH: Final = b"I"
+FILES_PER_QUOTA_COUNT: Final = 4
+"""With a quota a new file begins beyond this part of it, if that is less: what has ended makes room in steps."""
 
-_EARLIER_PUBLICATION: Final = b"P\x97"
-"""What publications began with in version 1: arrays of seven, without a stay."""
+RETRY_AFTER_S: Final = 1.0
+"""How often a full disk is tried again."""
 
-_encode: Final = msgspec.msgpack.Encoder(enc_hook=encode_filter).encode
-_decode_change: Final = msgspec.msgpack.Decoder(Guard, dec_hook=decode_filter).decode
-_decode_checkpoint: Final = msgspec.msgpack.Decoder(tuple[ClientRecord, ...], dec_hook=decode_filter).decode
-_decode_end: Final = msgspec.msgpack.Decoder(tuple[str, str, int]).decode
-_decode_epoch: Final = msgspec.msgpack.Decoder(int).decode
-
-
-class PublicationLogError(Exception):
-    """A log that cannot be opened or read; the message says which and why."""
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _File:
@@ -59,40 +66,121 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.mark = os.urandom(MARK_BYTES)
+        self.descriptor = -1
+        """Negative if it is not open, or not made yet."""
         self.size_bytes = 0
+        """What the disk has of it for sure."""
+        self.is_torn = False
+        """Whether there may be more of it, because a write has failed."""
         self.checkpoint_bytes = 0
         """The part of its size that its beginning takes; 0 until that is about to be written."""
         self.is_begun = False
         """Whether its checkpoint is on the disk, so that no file before it is needed for records."""
+        self.has_ends = False
+        """Whether it says of publications that they have ended, which may be in a file before it."""
         self.last: dict[tuple[str, str], int] = {}
         """The last sequence number of each publisher and session."""
 
-    @property
-    def is_full(self) -> bool:
+    @staticmethod
+    def found(contents: FileContents) -> _File:
+        """A file of an earlier incarnation."""
+        file = _File(contents.path)
+        torn = contents.torn
+        file.size_bytes = contents.size_bytes if torn is None else torn.offset_bytes
+        file.is_begun = contents.is_begun
+        file.has_ends = contents.has_ends
+        for publisher, session, sequence in contents.keys:
+            file.last[publisher, session] = max(sequence, file.last.get((publisher, session), 0))
+        return file
+
+    def create(self) -> None:
+        """Make it, so that its name is there after a crash, too."""
+        self.descriptor = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_EXCL, 0o644)
+        try:
+            _sync(self.path.parent)
+        except OSError:
+            self.close()
+            self.path.unlink()
+            raise
+
+    def write(self, data: bytes) -> None:
+        """Put something onto the disk behind what is there; if that fails, the next write begins at the same place."""
+        if self.descriptor < 0:
+            self.create()
+        if self.is_torn:
+            os.ftruncate(self.descriptor, self.size_bytes)
+        self.is_torn = True
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.descriptor, view) :]
+        os.fsync(self.descriptor)
+        self.is_torn = False
+        self.size_bytes += len(data)
+        self.is_begun = True
+
+    def close(self) -> None:
+        """Write no more to it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def is_full(self, max_bytes: int) -> bool:
         """Whether a new file is to begin; many records are not written more often than as much has come besides."""
-        return self.size_bytes - self.checkpoint_bytes > max(FILE_MAX_BYTES, self.checkpoint_bytes)
+        return self.size_bytes - self.checkpoint_bytes > max(max_bytes, self.checkpoint_bytes)
+
+
+def _ignore(problem: str) -> None:
+    pass
 
 
 class PublicationLog:
     """The log of one broker, in a folder of its own."""
 
-    def __init__(self, folder: Path, told: Callable[[int], None], failed: Callable[[str], None]) -> None:
-        """Who is told up to which number all is stored, and that nothing can be stored any more."""
+    def __init__(
+        self,
+        folder: Path,
+        told: Callable[[int], None],
+        failed: Callable[[str], None],
+        room_changed: Callable[[str], None] = _ignore,
+        *,
+        max_bytes: int = 0,
+    ) -> None:
+        """Who is told up to which number all is stored, and that nothing can be stored any more.
+
+        Besides, why there is no room for more publications, and, by an empty text, that there is. A quota of 0 is none.
+        """
         self._folder = folder
         self._told = told
         self._failed = failed
+        self._room_changed = room_changed
+        self._max_bytes = max_bytes
         self.epoch = 0
         """The number of the broker's incarnation: above all that this disk has seen."""
+        self.damage: tuple[str, ...] = ()
+        """What was found damaged at the beginning: file, offset and how much was skipped."""
+        self.torn: tuple[str, ...] = ()
+        """What was cut off at the beginning because it was not written to its end."""
+        self.problem = ""
+        """Why there is no room for more publications, if so."""
         self._files: list[_File] = []
         self._records = KeptRecords()
         """What the log says of clients, as far as it was taken to be written."""
         self._ended: dict[tuple[str, str], int] = {}
         self._waiting: list[Publish | Guard] = []
+        self._waiting_bytes = 0
+        """About how much the publications among them take, where there is a quota."""
         self._ends_waiting: dict[tuple[str, str], int] = {}
         self._epoch_waits = False
         self._waiting_number = 0
+        self._unwritten = b""
+        """What is being written, or was refused by a full disk."""
+        self._unwritten_number = 0
         self._is_writing = False
-        self._descriptor = -1
+        self._is_disk_full = False
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._has_failed = False
+        self._is_closed = False
         self._lock = -1
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self.writes_count = 0
@@ -116,25 +204,89 @@ class PublicationLog:
         return left, self._records.all()
 
     def _begin(self, epoch_min: int) -> tuple[Publish, ...]:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(self._folder)
         self._lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        paths = sorted(self._folder.glob("*.log"))
-        left = self._read_all(paths)
-        self.epoch = max(epoch_min, self.epoch + 1)
-        self._begin_file(int(paths[-1].stem) + 1 if paths else 1)
-        self._waiting = list(left)
-        self._write(self._take_waiting())
+        contents = LogContents()
+        paths = log_files(self._folder)
         for path in paths:
-            path.unlink()
+            contents.take(path, path.read_bytes(), is_last=path == paths[-1])
+        left = contents.publications()
+        self._records, self._ended = contents.records, contents.ended
+        self.epoch = max(epoch_min, contents.epoch + 1)
+        self._cut_off_torn(contents.files)
+        if any(file.damage for file in contents.files):
+            self._write_anew(left, contents.files)
+        else:
+            self._files = [_File.found(file) for file in contents.files]
+            self._add_file()
+            self._unwritten = self._take_waiting()
+            try:
+                self._write()
+            except OSError as error:
+                if error.errno not in _NO_SPACE:
+                    raise
+                self._wait_for_space()
+            for file in self._files[:-1]:
+                if self._files[-1].is_begun and not (file.last or file.has_ends):
+                    self._delete(file)
+            self._delete_ended()
+        self._look_for_room()
         return left
 
+    def _cut_off_torn(self, files: Iterable[FileContents]) -> None:
+        """What was not written to its end goes, so that it is not taken for damage when it is not the last any more."""
+        for file in files:
+            if file.torn is not None:
+                os.truncate(file.path, file.torn.offset_bytes)
+                _sync(file.path)
+                size, offset = file.torn.size_bytes, file.torn.offset_bytes
+                self.torn += (f"{file.path}: {size} bytes from byte {offset} on were not written to their end",)
+
+    def _write_anew(self, left: Iterable[Publish], files: Iterable[FileContents]) -> None:
+        """Something was damaged: what has not ended goes into one new file, and damaged files get another name."""
+        self._add_file()
+        self._waiting = list(left)
+        new = self._files[-1]
+        try:
+            new.write(self._take_waiting())
+            new.write(framed([void_record()], new.mark))
+        except OSError:
+            new.close()
+            new.path.unlink(missing_ok=True)
+            raise
+        for file in files:
+            if not file.damage:
+                file.path.unlink()
+                continue
+            kept = file.path.with_name(file.path.name + DAMAGED_SUFFIX)
+            while kept.exists():
+                kept = kept.with_name(kept.name + DAMAGED_SUFFIX)
+            file.path.rename(kept)
+            self.damage += tuple(
+                f"{file.path}: damage at byte {each.offset_bytes}, {each.size_bytes} bytes skipped: {each.reason}; "
+                f"the file is kept as {kept.name}"
+                for each in file.damage
+            )
+        _sync(self._folder)
+
     def close(self) -> None:
-        """End: what was asked for is written."""
+        """End: what was asked for is written, if the disk takes it."""
+        self._is_closed = True
         self._executor.shutdown(wait=True)
-        if self._descriptor >= 0:
-            self._write(self._take_waiting())
-            os.close(self._descriptor)
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        if self._files and not self._has_failed:
+            try:
+                if self._unwritten:
+                    self._write()
+                self._unwritten = self._take_waiting()
+                self._write()
+            except OSError as error:
+                if error.errno not in _NO_SPACE:
+                    self._failed(f"{self._files[-1].path} cannot be written: {error.strerror}")
+        for file in self._files:
+            file.close()
         self._unlock()
 
     def _unlock(self) -> None:
@@ -142,62 +294,48 @@ class PublicationLog:
             os.close(self._lock)
             self._lock = -1
 
-    def _read_all(self, paths: list[Path]) -> tuple[Publish, ...]:
-        """Take in all files; what is in two of them, because they were being written anew in a crash, counts once."""
-        found: dict[tuple[str, str, int], Publish] = {}
-        earlier: dict[tuple[str, str, int], Path] = {}
-        for path in paths:
-            for record in records_of(path.read_bytes()):
-                kind, content = record[:1], record[1:]
-                if record.startswith(_EARLIER_PUBLICATION):
-                    _, publisher, sequence, _, _, session, _ = msgspec.msgpack.decode(content)
-                    earlier[publisher, session, sequence] = path
-                elif kind == _PUBLICATION:
-                    publication = decode_publication(content)
-                    key = (publication.publisher, publication.session, publication.sequence)
-                    found.setdefault(key, publication)
-                elif kind == _END:
-                    self._end(*_decode_end(content))
-                elif kind == _CHANGE:
-                    self._records.keep(_decode_change(content))
-                elif kind == _CHECKPOINT:
-                    self._records = KeptRecords()
-                    for each in _decode_checkpoint(content):
-                        self._records.keep(Guard(version=0, record=each))
-                elif kind == _EPOCH:
-                    self.epoch = max(self.epoch, _decode_epoch(content))
-        for key, path in earlier.items():
-            if self._is_wanted(key):
-                reason = "was written by an earlier version: start that one to deliver what is in it, then delete it"
-                raise PublicationLogError(f"{path} {reason}")
-        return tuple(publication for key, publication in found.items() if self._is_wanted(key))
-
-    def _is_wanted(self, key: tuple[str, str, int]) -> bool:
-        publisher, session, sequence = key
-        return sequence > self._ended_until(publisher, session)
-
     # ---- while the broker runs ----
 
     def append(self, effect: Append) -> None:
         """One more to store; its number is told when it is."""
         self._waiting.append(effect.entry)
         self._waiting_number = effect.number
+        if self._max_bytes and isinstance(effect.entry, Publish):
+            self._waiting_bytes += len(effect.entry.wire)
+            if not self.problem:
+                self._look_for_room()
         self._write_on()
 
     def forget(self, effect: Forget) -> None:
         """A publisher's publications up to a number are not needed; this need not be on the disk at once."""
         self._end(effect.publisher, effect.session, effect.sequence)
         self._ends_waiting[effect.publisher, effect.session] = effect.sequence
-        self._delete_ended()
+        has_deleted = self._delete_ended()
+        if self._is_disk_full and has_deleted:
+            self._retry()
+        if self.problem:
+            self._look_for_room()
 
     def begin_epoch(self, epoch: int) -> None:
         """The broker's incarnation has a higher number; this need not be on the disk at once."""
         self.epoch = epoch
         self._epoch_waits = True
 
-    def _delete_ended(self) -> None:
-        while len(self._files) > 1 and self._files[1].is_begun and self._has_ended(self._files[0]):
-            self._files.pop(0).path.unlink(missing_ok=True)
+    def _delete_ended(self) -> bool:
+        """Delete the first files as far as they are not needed any more; returns whether there were any."""
+        has_deleted = False
+        while any(later.is_begun for later in self._files[1:]) and self._has_ended(self._files[0]):
+            self._delete(self._files[0])
+            has_deleted = True
+        return has_deleted
+
+    def _delete(self, file: _File) -> None:
+        self._files.remove(file)
+        file.close()
+        try:
+            file.path.unlink(missing_ok=True)
+        except OSError as error:
+            self._failed(f"{file.path} cannot be deleted: {error.strerror}")
 
     def _has_ended(self, file: _File) -> bool:
         return all(self._ended_until(*key) >= sequence for key, sequence in file.last.items())
@@ -213,34 +351,35 @@ class PublicationLog:
         file = self._files[-1]
         beginning = b""
         if not file.checkpoint_bytes:
-            beginning = _framed([self._epoch_record(), _CHECKPOINT + _encode(self._records.all())])
+            first = [epoch_record(self.epoch), *checkpoint_records(self._records.all())]
+            beginning = header(file.mark) + framed(first, file.mark)
             file.checkpoint_bytes = len(beginning)
-        entries, self._waiting = self._waiting, []
+        entries, self._waiting, self._waiting_bytes = self._waiting, [], 0
         ends, self._ends_waiting = self._ends_waiting, {}
-        records = [self._epoch_record()] if self._epoch_waits and not beginning else []
+        records = [epoch_record(self.epoch)] if self._epoch_waits and not beginning else []
         self._epoch_waits = False
         for each in entries:
             if isinstance(each, Guard):
                 self._records.keep(each)
-                records.append(_CHANGE + _encode(each))
+                records.append(change_record(each))
             else:
                 file.last[each.publisher, each.session] = each.sequence
-                records.append(_PUBLICATION + encode_message(each))
-        records += [_END + _encode((*key, sequence)) for key, sequence in ends.items()]
-        return beginning + _framed(records)
-
-    def _epoch_record(self) -> bytes:
-        return _EPOCH + _encode(self.epoch)
+                records.append(publication_record(each))
+        records += [end_record(*key, sequence) for key, sequence in ends.items()]
+        file.has_ends = file.has_ends or bool(ends)
+        self._unwritten_number, self._waiting_number = self._waiting_number, 0
+        return beginning + framed(records, file.mark)
 
     def _write_on(self) -> None:
-        """Have the thread write what waits, unless it is writing."""
-        if self._is_writing or not self._waiting_number:
-            return
-        data, number = self._take_waiting(), self._waiting_number
-        self._waiting_number = 0
+        """Have the thread write what waits, unless it is writing or the disk is full."""
+        if self._waiting_number and not (self._is_writing or self._is_disk_full or self._is_closed):
+            self._unwritten = self._take_waiting()
+            self._start_writing()
+
+    def _start_writing(self) -> None:
         self._is_writing = True
-        loop = asyncio.get_running_loop()
-        writing = loop.run_in_executor(self._executor, self._write, data)
+        number = self._unwritten_number
+        writing = asyncio.get_running_loop().run_in_executor(self._executor, self._write)
         writing.add_done_callback(lambda done: self._written(done, number))
 
     def _written(self, done: asyncio.Future[None], number: int) -> None:
@@ -248,55 +387,105 @@ class PublicationLog:
         if done.cancelled():
             return
         error = done.exception()
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            self._wait_for_space()
+            self._look_for_room()
+            return
         if error is not None:
+            self._has_failed = True
             reason = error.strerror if isinstance(error, OSError) else str(error)
             self._failed(f"{self._files[-1].path} cannot be written: {reason}")
             return
+        self._is_disk_full = False
         self._delete_ended()
-        if self._files[-1].is_full:
-            os.close(self._descriptor)
-            self._begin_file(int(self._files[-1].path.stem) + 1)
-        self._told(number)
+        if number:
+            self._told(number)
+        self._look_for_room()
         self._write_on()
 
-    def _begin_file(self, number: int) -> None:
-        file = _File(self._folder / f"{number:012}.log")
-        self._descriptor = os.open(file.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_EXCL, 0o644)
-        self._files.append(file)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the file's name is there after a crash, too
-        finally:
-            os.close(folder)
+    # ---- room ----
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
-        os.fsync(self._descriptor)
-        file = self._files[-1]
-        file.size_bytes += len(data)
-        file.is_begun = True
-        self.writes_count += 1
+    def _look_for_room(self) -> None:
+        """Tell whether there is room for more publications, if that has changed."""
+        problem = ""
+        if self._is_disk_full:
+            problem = f"{self._folder}: the disk is full ({os.strerror(errno.ENOSPC)}): publications wait for room"
+        elif self._max_bytes and self._size_bytes >= self._max_bytes:
+            problem = (
+                f"{self._folder}: the log has reached disk_max_mb = {self._max_bytes / 1e6:g}: "
+                "publications wait until others are forgotten"
+            )
+            self._make_room()
+        if problem != self.problem:
+            self.problem = problem
+            asyncio.get_running_loop().call_soon(self._tell_room, problem)
 
+    @property
+    def _size_bytes(self) -> int:
+        """What the log takes when all that it was given is written."""
+        return sum(file.size_bytes for file in self._files) + len(self._unwritten) + self._waiting_bytes
 
-def _framed(records: list[bytes]) -> bytes:
-    """Records with their lengths and checksums."""
-    return b"".join([_HEAD.pack(len(record), zlib.crc32(record)) + record for record in records])
+    def _tell_room(self, problem: str) -> None:
+        if problem == self.problem and not self._is_closed:
+            self._room_changed(problem)
 
-
-def records_of(data: bytes) -> Iterator[bytes]:
-    """The records of a file, up to the first that is not whole.
-
-    >>> whole = _framed([b"Pa"])
-    >>> list(records_of(whole + whole[:-1]))
-    [b'Pa']
-    """
-    place = 0
-    while place + _HEAD.size <= len(data):
-        length, checksum = _HEAD.unpack_from(data, place)
-        record = data[place + _HEAD.size : place + _HEAD.size + length]
-        if len(record) != length or zlib.crc32(record) != checksum:
+    def _make_room(self) -> None:
+        """Begin another file if everything has ended: then the present one is not needed any more."""
+        if self._is_writing or self._is_closed or not all(self._has_ended(file) for file in self._files):
             return
-        yield record
-        place += _HEAD.size + length
+        file = self._files[-1]
+        if file.is_begun and file.size_bytes > file.checkpoint_bytes:
+            self._add_file()
+        if not self._files[-1].is_begun:
+            self._unwritten = self._take_waiting()
+            self._start_writing()
+
+    def _wait_for_space(self) -> None:
+        self._is_disk_full = True
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        self._retry_timer = asyncio.get_running_loop().call_later(RETRY_AFTER_S, self._retry)
+
+    def _retry(self) -> None:
+        if self._is_disk_full and not (self._is_writing or self._is_closed):
+            self._start_writing()
+
+    # ---- the disk ----
+
+    def _add_file(self) -> None:
+        """Let another file follow, which is made when something is written to it."""
+        last = int(self._files[-1].path.stem) if self._files else 0
+        self._files.append(_File(self._folder / f"{max(last + 1, next_number(self._folder)):012}.log"))
+
+    def _write(self) -> None:
+        """Put onto the disk what is to be written; if that fails, it is as before. Runs in the thread of the log."""
+        file = self._files[-1]
+        file.write(self._unwritten)
+        self._unwritten = b""
+        self.writes_count += 1
+        if file.is_full(self._file_max_bytes):
+            file.close()
+            self._add_file()
+            with suppress(OSError):  # told by the write that needs it
+                self._files[-1].create()
+
+    @property
+    def _file_max_bytes(self) -> int:
+        return min(FILE_MAX_BYTES, self._max_bytes // FILES_PER_QUOTA_COUNT) if self._max_bytes else FILE_MAX_BYTES
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those that it is in, so that they are there after a crash, too."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        _sync(each.parent)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -49,6 +49,12 @@ class Stored(msgspec.Struct, frozen=True):
     number: int
 
 
+class RoomChanged(msgspec.Struct, frozen=True):
+    """The disk has no room for more publications, or has room again (brokers only)."""
+
+    has_room: bool
+
+
 class Recovered(msgspec.Struct, frozen=True):
     """What the disk of an earlier incarnation holds, in its order; told before anything else (brokers only)."""
 
@@ -161,6 +167,7 @@ Event: TypeAlias = (
     | Step
     | Wake
     | Stored
+    | RoomChanged
     | Recovered
     | Resumed
     | LoadMeasured

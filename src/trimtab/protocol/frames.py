@@ -213,6 +213,10 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """The number of this incarnation of the broker."""
     is_learning: bool = False
     """Whether it does not know all its routes yet."""
+    disk_damage: tuple[str, ...] = ()
+    """What was found damaged on its disk at the start: file, offset and how many bytes were skipped."""
+    disk_problem: str = ""
+    """Why publishers have to wait for room on its disk, if they do."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
