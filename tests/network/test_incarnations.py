@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
 from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.network.status import ask_status
+from trimtab.network.subscription import Delivery
 from trimtab.protocol.frames import BrokerStatus
 
 WITHIN_S = 30.0
@@ -152,6 +154,9 @@ def test_a_broker_that_was_replaced_sends_its_clients_to_its_replica_and_nothing
     elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
     numbers: dict[str, list[object]] = {"B2": [], "B3": []}
 
+    def take(taken: list[object], delivery: Delivery) -> None:
+        taken.append(delivery.publication["a"])
+
     async def say(publishers: dict[str, Client], value: int) -> None:
         for number, publisher in enumerate(publishers.values()):
             await publisher.publish({"a": 2 * value + number})
@@ -162,10 +167,7 @@ def test_a_broker_that_was_replaced_sends_its_clients_to_its_replica_and_nothing
         for publisher in publishers.values():
             await publisher.advertise(Filter.parse("a > 0"))
         for name, subscriber in subscribers.items():
-            take = numbers[name].append
-            await subscriber.subscribe(
-                Filter.parse("a > 0"), callback=lambda each, take=take: take(each.publication["a"])
-            )
+            await subscriber.subscribe(Filter.parse("a > 0"), callback=partial(take, numbers[name]))
         await say(publishers, 1)
         pid = network.pid("B2")
         os.kill(pid, signal.SIGSTOP)
