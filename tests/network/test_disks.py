@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from trimtab import Client, Filter, Network
 from trimtab.cli.main import app
 from trimtab.network.address import Address
+from trimtab.network.local_network import plan_text
 from trimtab.network.log_contents import log_files
 from trimtab.network.log_format import scan
 from trimtab.network.loops import run as run_loop
@@ -69,6 +70,11 @@ def test_a_flipped_bit_in_the_log_costs_one_publication_and_is_in_the_status(tmp
         assert text.startswith(str(tmp_path / "B1" / kept.name.removesuffix(".damaged")) + ": damage at byte ")
         assert text.endswith(f"the file is kept as {kept.name}")
         assert status.disk_problem == ""
+        file = tmp_path / "network.toml"
+        file.write_text(plan_text(network.plan), encoding="utf-8")
+        shown = CliRunner().invoke(app, ["status", str(file)])
+        shown_text = "".join(each for each in shown.output if each.isalnum())  # lines may end anywhere in a word
+        assert (shown.exit_code, "damageatbyte" in shown_text) == (0, True)
         assert CliRunner().invoke(app, ["log", "verify", str(tmp_path)]).exit_code == 0
 
 

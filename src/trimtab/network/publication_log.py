@@ -25,6 +25,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -164,6 +165,8 @@ class PublicationLog:
         self.problem = ""
         """Why there is no room for more publications, if so."""
         self._files: list[_File] = []
+        self._files_bytes = 0
+        """What they take, as it was when one was last written or deleted."""
         self._records = KeptRecords()
         """What the log says of clients, as far as it was taken to be written."""
         self._ended: dict[tuple[str, str], int] = {}
@@ -231,6 +234,7 @@ class PublicationLog:
                 if self._files[-1].is_begun and not (file.last or file.has_ends):
                     self._delete(file)
             self._delete_ended()
+        self._measure()
         self._look_for_room()
         return left
 
@@ -310,8 +314,8 @@ class PublicationLog:
         """A publisher's publications up to a number are not needed; this need not be on the disk at once."""
         self._end(effect.publisher, effect.session, effect.sequence)
         self._ends_waiting[effect.publisher, effect.session] = effect.sequence
-        has_deleted = self._delete_ended()
-        if self._is_disk_full and has_deleted:
+        if self._delete_ended():
+            self._measure()
             self._retry()
         if self.problem:
             self._look_for_room()
@@ -324,7 +328,7 @@ class PublicationLog:
     def _delete_ended(self) -> bool:
         """Delete the first files as far as they are not needed any more; returns whether there were any."""
         has_deleted = False
-        while any(later.is_begun for later in self._files[1:]) and self._has_ended(self._files[0]):
+        while any(later.is_begun for later in islice(self._files, 1, None)) and self._has_ended(self._files[0]):
             self._delete(self._files[0])
             has_deleted = True
         return has_deleted
@@ -398,6 +402,7 @@ class PublicationLog:
             return
         self._is_disk_full = False
         self._delete_ended()
+        self._measure()
         if number:
             self._told(number)
         self._look_for_room()
@@ -423,7 +428,10 @@ class PublicationLog:
     @property
     def _size_bytes(self) -> int:
         """What the log takes when all that it was given is written."""
-        return sum(file.size_bytes for file in self._files) + len(self._unwritten) + self._waiting_bytes
+        return self._files_bytes + len(self._unwritten) + self._waiting_bytes
+
+    def _measure(self) -> None:
+        self._files_bytes = sum(file.size_bytes for file in self._files)
 
     def _tell_room(self, problem: str) -> None:
         if problem == self.problem and not self._is_closed:
