@@ -60,10 +60,22 @@ def test_a_neighbour_that_says_anew_what_it_will_send_is_not_waited_for_twice() 
     streams.passing("B1", passing(2))
     streams.passing("B4", passing(2))
     hold(streams, publication(1, 2))
-    assert released(streams.epoch_began("B1")) == []
+    streams.epoch_began("B1")
     streams.passing("B1", passing(2))
-    assert released(streams.epoch_began("B4")) == []
-    assert released(streams.epoch_began("B1")) == [1]
+    assert released(streams.told_all("B1")) == []
+    assert released(streams.gone("B4")) == []
+    assert released(streams.gone("B1")) == [1]
+    assert not streams
+
+
+def test_what_a_neighbour_has_announced_counts_until_it_has_told_all_anew() -> None:
+    streams = Streams()
+    streams.passing("B1", passing(2))
+    hold(streams, publication(1, 2))
+    streams.epoch_began("B1")
+    assert streams.must_hold(publication(2, 2))
+    assert streams.told_no_more_by("B1") == []
+    assert released(streams.told_all("B1")) == [1]
     assert not streams
 
 

@@ -54,6 +54,8 @@ class DurableDelivery(SafeDelivery):
         """Ends of stays that must stand behind a client's publications from the disk, each with the client."""
         self._owed: dict[str, dict[str, int]] = {}
         """By publisher: advertisements that have ended, and the last publication on the disk that may need them."""
+        self._leaving_for: dict[str, int] = {}
+        """By publisher of such: its later stay elsewhere that has ended its stay here, if one has."""
         self._departed: dict[tuple[str, str], int] = {}
         """Publishers, with their sessions, that have moved on to a later stay elsewhere before a start."""
 
@@ -190,6 +192,7 @@ class DurableDelivery(SafeDelivery):
         if advertisements and self._is_on_disk(peer.name):
             until = self._logged[peer.name][1]
             self._owed.setdefault(peer.name, {}).update({each.id: until for each in advertisements})
+            self._leaving_for[peer.name] = peer.leaving_for
             self._broker.records.owed(ON_DISK + peer.name, peer, tuple(advertisements), now_s)
 
     def _is_on_disk(self, publisher: str) -> bool:
@@ -210,9 +213,11 @@ class DurableDelivery(SafeDelivery):
             if hop in broker.peers:
                 broker.interests.end_from(hop, id, broker.now_s)
         if owed:
-            broker.records.owed_no_more(hop, session, ended, broker.now_s)
+            record = ClientRecord(hop, session, 0, leaving_for=self._leaving_for.get(publisher, 0))
+            broker.records.owed_no_more(record, ended, broker.now_s)
             return
         del self._owed[publisher]
+        self._leaving_for.pop(publisher, None)
         broker.peers.pop(hop, None)
         broker.records.over(hop, broker.now_s)
 
@@ -236,6 +241,7 @@ class DurableDelivery(SafeDelivery):
             if hop != publisher:
                 until = self._logged.get(publisher, ("", 0))[1]
                 self._owed[publisher] = {each.id: until for each in record.advertisements}
+                self._leaving_for[publisher] = record.leaving_for
                 peer = broker.peers[hop] = Peer(hop, "agent", record.session, Link(broker.config.link), sys.maxsize)
                 for advertisement in record.advertisements:
                     broker.interests.restore_advertisement(peer, advertisement, now_s)

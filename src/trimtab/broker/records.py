@@ -150,10 +150,10 @@ class Records:
         record = ClientRecord(name, peer.session, 0, advertisements=advertisements, leaving_for=peer.leaving_for)
         self._write(record, now_s)
 
-    def owed_no_more(self, name: str, session: str, ended: tuple[str, ...], now_s: float) -> None:
-        """Nothing on the disk needs them any more."""
+    def owed_no_more(self, record: ClientRecord, ended: tuple[str, ...], now_s: float) -> None:
+        """Nothing on the disk needs them any more; what is left of the record stays."""
         if ended:
-            self._write(ClientRecord(name, session, 0), now_s, ended=ended)
+            self._write(record, now_s, ended=ended)
 
     def over(self, client: str, now_s: float) -> None:
         """A client is gone for good."""

@@ -35,11 +35,10 @@ class Sessions:
         problem = self._problem_with(name, hello) or self._outgrown(hello)
         if problem:
             return [Close(name, problem)]
-        effects: list[Effect] = []
         peer = broker.peers.get(name)
         if peer is not None and not self._goes_on(peer, hello):
             if peer.role == "broker" and not peer.assists and not hello.assists:
-                effects = self._came_again(peer, hello, now_s)
+                self._came_again(peer, hello, now_s)
             elif self._comes_back(peer, hello):
                 self._begin_link_again(peer, now_s)
             else:
@@ -60,7 +59,7 @@ class Sessions:
             self._came(peer, hello, now_s)
         broker.records.look_for_guardian(now_s)
         broker.settle_news()
-        return effects
+        return []
 
     def _new_peer(self, name: str, role: Role, session: str) -> Peer:
         broker = self._broker
@@ -89,15 +88,14 @@ class Sessions:
         else:
             broker.records.changed(peer, now_s)
 
-    def _came_again(self, peer: Peer, hello: Hello, now_s: float) -> list[Effect]:
+    def _came_again(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """A neighbour greets that has lost its memory, or that we had forgotten."""
         replacement = self._broker.replacement
         if replacement is not None:
             replacement.assistance.neighbour_came_again(peer, now_s)
-        effects = self._broker.takeover.begin_again(peer, hello, now_s)
+        self._broker.takeover.begin_again(peer, hello, now_s)
         if replacement is not None:
             replacement.neighbour_came(peer, now_s)
-        return effects
 
     def adopt(self, record: ClientRecord, now_s: float) -> Peer | None:
         """A client of an earlier incarnation: it is away, and has a lease; None if it has told all itself."""

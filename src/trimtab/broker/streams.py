@@ -42,6 +42,8 @@ class Streams:
         """The ends of streams that have yet to come: from which neighbour, of which stay, and whether for all."""
         self._held: dict[tuple[str, str], deque[tuple[str, Publish, Item | None]]] = {}
         self._behind: list[HeldEnd] = []
+        self._told_before: set[tuple[tuple[str, str], str, int]] = set()
+        """Ends that were announced in an earlier epoch of a link, and count until the neighbour has told all anew."""
         self.released_max_count = 0
         """The most publications that went on at once."""
 
@@ -74,6 +76,7 @@ class Streams:
 
     def passing(self, neighbour: str, message: Passing) -> None:
         """A neighbour will send the end of a stream."""
+        self._told_before.discard(((message.client, message.session), neighbour, message.stay))
         self.awaited.setdefault((message.client, message.session), {})[neighbour, message.stay] = message.is_for_all
 
     def awaited_for_all(self) -> list[tuple[str, Passing]]:
@@ -98,12 +101,32 @@ class Streams:
         """The end of a stream has come; returns what need not wait any more."""
         return self._ended((message.client, message.session), lambda neighbour, stay: stay <= message.stay)
 
-    def epoch_began(self, neighbour: str) -> list[Held]:
-        """A neighbour says anew what it will send, or is gone; returns what need not wait any more."""
+    def epoch_began(self, neighbour: str) -> None:
+        """A neighbour says anew what it will send; until it has, what it has said before counts."""
+        for key, ends in self.awaited.items():
+            self._told_before.update((key, name, stay) for name, stay in ends if name == neighbour)
+
+    def told_no_more_by(self, neighbour: str) -> list[Passing]:
+        """A neighbour has told all anew: the ends for all that it has not announced again."""
+        return [
+            each
+            for name, each in self.awaited_for_all()
+            if name == neighbour and ((each.client, each.session), name, each.stay) in self._told_before
+        ]
+
+    def told_all(self, neighbour: str) -> list[Held]:
+        """A neighbour has told all anew; returns what need not wait any more."""
+        before = {each for each in self._told_before if each[1] == neighbour}
+        self._told_before -= before
         released: list[Held] = []
         for key in list(self.awaited):
-            released += self._ended(key, lambda name, stay: name == neighbour)
+            released += self._ended(key, lambda name, stay: (key, name, stay) in before)  # noqa: B023
         return released
+
+    def gone(self, neighbour: str) -> list[Held]:
+        """A neighbour is gone for good; returns what need not wait any more."""
+        self.epoch_began(neighbour)
+        return self.told_all(neighbour)
 
     def _ended(self, key: tuple[str, str], is_over: Callable[[str, int], bool]) -> list[Held]:
         awaited = self.awaited.get(key)

@@ -132,7 +132,7 @@ class Takeover:
             self._subscriptions_owed[peer.name] = None
             self._go_on(now_s)
 
-    def begin_again(self, peer: Peer, hello: Hello, now_s: float) -> list[Effect]:
+    def begin_again(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """A neighbour has lost its memory: what it had not done goes to its successor, behind all that is told."""
         broker, name, old = self._broker, peer.name, peer.link
         tail = [*old.undelivered_data(), *self._waiting_for(name)]
@@ -154,9 +154,8 @@ class Takeover:
         if broker.safe is not None and isinstance(old, RetainingLink) and isinstance(new, RetainingLink):
             broker.safe.epoch_began(name, old, new)
         self.sweeps.pop(name, None)
-        effects = broker.release(self.streams.epoch_began(name), now_s)
+        self.streams.epoch_began(name)
         self.begin(peer, now_s)
-        return effects
 
     def _waiting_for(self, name: str) -> list[Sendable]:
         queue = self._wait_ready.get(name)
@@ -182,15 +181,19 @@ class Takeover:
         self._wait_ready.pop(name, None)
         self.sweeps.pop(name, None)
         self._forget_tail(name, now_s)
-        for source, each in self.streams.awaited_for_all():
-            if source == name:
-                end = Complete(client=each.client, session=each.session, stay=each.stay, new_broker="")
-                self._broker.send_to_others(name, end, now_s)
+        self.streams.epoch_began(name)
+        self._end_streams_for_all(name, now_s)
         self._broker.records.forget(name)
         self._broker.records.look_for_guardian(now_s)
-        effects = self._broker.release(self.streams.epoch_began(name), now_s)
+        effects = self._broker.release(self.streams.gone(name), now_s)
         self._go_on(now_s)
         return effects
+
+    def _end_streams_for_all(self, name: str, now_s: float) -> None:
+        """Ends that a neighbour had announced for all, and has not again, will not come: tell the others."""
+        for each in self.streams.told_no_more_by(name):
+            end = Complete(client=each.client, session=each.session, stay=each.stay, new_broker="")
+            self._broker.send_to_others(name, end, now_s)
 
     def expected(self) -> list[str]:
         """Neighbours that are awaited and have not come yet."""
@@ -216,6 +219,8 @@ class Takeover:
         match message:
             case Synced(tail_count=count):
                 self._unsynced.pop(peer.name, None)
+                self._end_streams_for_all(peer.name, now_s)
+                self._broker.later += self._broker.release(self.streams.told_all(peer.name), now_s)
                 if self.is_learning and count:
                     self.returning[peer.name] = count
             case ClientRecords():

@@ -36,9 +36,9 @@ def _leave_out_the_union() -> list[Patch]:
 def _reuse_a_link_epoch() -> list[Patch]:
     begin_again_before, begin_link_before = Takeover.begin_again, Sessions._begin_link_again
 
-    def begin_again(self: Takeover, peer: Peer, hello: Hello, now_s: float) -> list[Any]:
+    def begin_again(self: Takeover, peer: Peer, hello: Hello, now_s: float) -> None:
         peer.epoch -= 1
-        return begin_again_before(self, peer, hello, now_s)
+        begin_again_before(self, peer, hello, now_s)
 
     def begin_link_again(self: Sessions, peer: Peer, now_s: float) -> None:
         peer.epoch -= 1
@@ -125,11 +125,10 @@ def _never_sweep() -> list[Patch]:
 def _sweep_at_once() -> list[Patch]:
     original = Takeover.begin_again
 
-    def begin_again(self: Takeover, peer: Peer, hello: Hello, now_s: float) -> list[Any]:
-        effects = original(self, peer, hello, now_s)
+    def begin_again(self: Takeover, peer: Peer, hello: Hello, now_s: float) -> None:
+        original(self, peer, hello, now_s)
         self._broker.interests.sweep_subscriptions(peer, now_s)
         self._broker.interests.sweep_advertisements(peer, now_s)
-        return effects
 
     return [(Takeover, "begin_again", begin_again)]
 
