@@ -61,6 +61,16 @@ async def by_command(network: Network, folder: Path) -> None:
     network.check_alive()
 
 
+async def by_kill(network: Network, folder: Path) -> None:
+    """End one broker after the other with SIGKILL, and start it again as a supervisor would."""
+    for name in BROKERS:
+        await asyncio.to_thread(network.kill_broker, name)
+        await asyncio.sleep(0.2)
+        network.start_broker(name)
+        await asyncio.to_thread(network.wait_until_ready)
+        await asyncio.sleep(0.3)
+
+
 class Got:
     """What one subscriber has got."""
 
@@ -81,8 +91,14 @@ class Got:
         return {"lost": lost_count, "doubled or reordered": sum(first >= second for first, second in pairs)}
 
 
-@pytest.mark.parametrize("restart", [by_signal, by_command])
-@pytest.mark.parametrize("level", ["received", "safe", "durable"])
+@pytest.mark.parametrize(
+    ("level", "restart"),
+    [
+        *((level, restart) for level in ("received", "safe", "durable") for restart in (by_signal, by_command)),
+        ("safe", by_kill),
+        ("durable", by_kill),
+    ],
+)
 def test_a_rolling_restart_loses_nothing(
     level: Acknowledges, restart: Callable[[Network, Path], Awaitable[None]], tmp_path: Path
 ) -> None:
