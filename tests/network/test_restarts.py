@@ -181,6 +181,7 @@ def test_a_broker_that_is_asked_to_begin_again_is_not_replaced(tmp_path: Path) -
         statuses = network.status()
         assert {name: status.pid for name, status in statuses.items() if status is not None} == pids
         assert [status.failures for status in statuses.values() if status is not None] == [(), (), ()]
+    assert not (tmp_path / ".trimtab").exists()  # nobody has left anything behind
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,10 @@ class BrokerServer:
         if count:
             log.info("%s: %d publications and markers wait for its return in %s", self._name, count, self._state_path)
         try:
-            write_state(self._state_path, self.broker.epoch, left)
+            if count or left.records:
+                write_state(self._state_path, self.broker.epoch, left)
+            else:
+                forget_state(self._state_path)
         except StateFileError as error:
             log.error("%s: %s", self._name, error)
             return str(error)
