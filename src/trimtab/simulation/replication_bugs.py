@@ -200,6 +200,7 @@ _FIRST_SEEDS: Final[dict[str, int]] = {
     "deliver-as-it-came": 7_100_390,
     "end-while-learning": 7_203_370,
     "overtake-the-tails": 7_207_580,
+    "markers-wait-for-their-ends": 40_400,
     "record-a-move-in-pieces": 12_705_700,
 }
 """Where to begin to look for those that few runs show."""
