@@ -168,9 +168,10 @@ class BrokerServer:
         self._state_path = None if order is not None or self._log is not None else _state_path(plan, name, file)
         state = None if self._state_path is None else read_state(self._state_path)
         self._has_state = state is not None
-        self._left = LeftBehind() if state is None else state[1]
+        self._left: LeftBehind | None = None
         if state is not None:
-            epoch = max(epoch, state[0] + 1)
+            ended_epoch, self._left = state
+            epoch = max(epoch, ended_epoch + 1)
         self._disk_problem = ""
         self._room_told_s = -_NEVER_S
         config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
@@ -298,8 +299,9 @@ class BrokerServer:
         if self._log is not None:
             self._carry_out(self.broker.handle(self._recovered, now_s()))
             self._recovered = Recovered(())
-        self._carry_out(self.broker.handle(Resumed(self._left), now_s()))
-        self._left = LeftBehind()
+        if self._left is not None:
+            self._carry_out(self.broker.handle(Resumed(self._left), now_s()))
+            self._left = None
         address = self._listen
         server = await self._loop.create_server(
             lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
@@ -333,8 +335,10 @@ class BrokerServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         log.info("%s has stopped", self.broker.name)
-        if self._disk_problem or problem:
-            raise PublicationLogError(self._disk_problem or problem)
+        if self._disk_problem:
+            raise PublicationLogError(self._disk_problem)
+        if problem:
+            raise StateFileError(problem)
         return self._begins_again
 
     def _leave_state(self) -> str:

@@ -379,9 +379,9 @@ MapFrame: TypeAlias = (
     | SnapshotRequest
     | Snapshot
     | PolicyRequest
+    | PolicyReply
     | RestartRequest
     | RestartReply
-    | PolicyReply
 )
 """The frames that travel as maps."""
 
