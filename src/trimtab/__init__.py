@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from trimtab.network.blocking_client import BlockingClient
     from trimtab.network.client import Client
     from trimtab.network.local_network import Network
+    from trimtab.protocol.effects import GapNotice
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ __all__ = [
     "ContradictionError",
     "CoveringSet",
     "Filter",
+    "GapNotice",
     "LanguageError",
     "LimitError",
     "Matcher",
@@ -81,6 +83,7 @@ _LATE_MODULES = {
     "ActiveData": "activedata.active",
     "BlockingClient": "network.blocking_client",
     "Client": "network.client",
+    "GapNotice": "protocol.effects",
     "Network": "network.local_network",
 }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from trimtab.activedata.catalog import Catalog
 from trimtab.activedata.results import Results
 
 
@@ -18,7 +19,7 @@ def test_results_are_the_same_in_whatever_order_they_were_found(tmp_path: Path) 
     rows = [(draw.randrange(3), draw.randrange(4), draw.randrange(5), str(draw.randrange(100))) for _ in range(200)]
     stored = []
     for name in ("one", "other"):
-        results = Results(tmp_path / name)
+        results = Results(tmp_path / name, Catalog(tmp_path / f"{name}.sqlite"))
         draw.shuffle(rows)
         assert results.commit(found(rows), {0: 5}) == 200
         stored.append(
@@ -31,10 +32,11 @@ def test_results_are_the_same_in_whatever_order_they_were_found(tmp_path: Path) 
 
 
 def test_results_that_are_no_longer_in_memory_are_read_from_disk(tmp_path: Path) -> None:
-    results = Results(tmp_path)
+    catalog = Catalog(tmp_path / "catalog.sqlite")
+    results = Results(tmp_path / "results", catalog)
     for record in range(3):
         results.commit(found([(1, 7, record, "{}"), (1, 8, record, "{}")]), {1: record})
-    again = Results(tmp_path)
+    again = Results(tmp_path / "results", catalog)
     again.commit(found([(1, 7, 3, "{}")]), {1: 3})
     assert [each.record for each in again.fetch(7, 0, 10)] == [0, 1, 2, 3]
     assert [each.record for each in again.fetch(7, 0, 2)] == [0, 1]

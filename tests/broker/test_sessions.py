@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.told_broker import ToldBroker
+from trimtab.broker.config import BrokerConfig
+from trimtab.broker.core import Broker
 from trimtab.protocol.frames import Hello
-from trimtab.protocol.messages import VERSION, VERSION_MIN
+from trimtab.protocol.messages import VERSION, VERSION_MIN, Leaving
 
 
 def broker(level: str = "received") -> ToldBroker:
@@ -32,7 +34,7 @@ def greeted(told: ToldBroker, hello: Hello) -> list[str]:
 def test_version_1_is_refused() -> None:
     told = broker()
     assert greeted(told, Hello(1, "client", "c", "1", 1)) == [
-        "effect: Close c, reason protocol version 1 is not spoken here, but 2 is"
+        "effect: Close c, reason protocol version 1 is not spoken here, but 2 to 3 is"
     ]
     assert "c" not in told.broker.peers
 
@@ -46,7 +48,7 @@ def test_whoever_speaks_more_versions_is_let_in() -> None:
 def test_whoever_speaks_only_later_ones_is_not() -> None:
     told = broker()
     (effect,) = greeted(told, Hello(VERSION + 5, "client", "c", "1", 1, version_min=VERSION + 1))
-    assert "version 7 is not spoken here" in effect
+    assert "version 8 is not spoken here" in effect
 
 
 # ---- incarnations ----
@@ -122,6 +124,42 @@ def test_it_does_not_where_the_neighbour_knows_a_lower_one_or_this_one(granted: 
     assert told.broker.greeting("B2").epoch == 2
 
 
+def client_that_knows(granted: int, resumes: str = "the one before") -> Hello:
+    return Hello(VERSION, "client", "c", "1", 1, resumes, granted=granted)
+
+
+@pytest.mark.parametrize(("granted", "epoch"), [(1, 2), (2, 3), (7, 8)])
+def test_a_broker_that_has_lost_its_memory_takes_a_higher_number_than_its_clients_know(
+    granted: int, epoch: int
+) -> None:
+    told = ToldBroker()
+    told.happens("a new received broker B1 with neighbours B2")
+    assert greeted(told, client_that_knows(granted)) == []
+    assert "c" in told.broker.peers
+    assert told.broker.greeting("B2").epoch == epoch
+
+
+def test_a_broker_that_serves_keeps_its_number_whatever_clients_know() -> None:
+    told = broker()
+    assert greeted(told, client_that_knows(7)) == []
+    assert told.broker.greeting("B2").epoch == 1
+
+
+@pytest.mark.parametrize(("role", "epoch", "granted"), [("client", 1, 2**60), ("broker", 2**60, 0)])
+def test_a_number_that_no_incarnation_has_is_refused(role: str, epoch: int, granted: int) -> None:
+    told = broker()
+    hello = Hello(VERSION, role, "X", "1", 1, epoch=epoch, granted=granted)  # type: ignore[arg-type]
+    (effect,) = greeted(told, hello)
+    assert "no incarnation has the number 1152921504606846976" in effect
+    assert "X" not in told.broker.peers
+
+
+def test_a_neighbour_that_greets_again_with_a_higher_number_is_known_by_that() -> None:
+    told = broker()
+    assert greeted(told, greeting("1", 6)) == []
+    assert told.broker.greeting("B2").granted == 6
+
+
 # ---- names ----
 
 
@@ -169,3 +207,47 @@ def test_what_a_client_has_burned_only_grows() -> None:
     told.happens("the connection to s breaks")
     told.happens("s greets with stay 1, burned 2")
     assert told.broker.peers["s"].burned == 3
+
+
+def leaving_neighbour(version: int) -> ToldBroker:
+    told = ToldBroker()
+    told.happens("a received broker B1 with neighbours B2 B3")
+    expects = told.peers["B2"].seen_count + 1
+    told.connect("B2", Hello(version, "broker", "B2", "1", expects, told.broker.config.session, version_min=2))
+    told.said()
+    return told
+
+
+@pytest.mark.parametrize(("version", "said"), [(2, []), (3, ["to B2: Leaving"])])
+def test_a_peer_of_an_earlier_version_is_not_sent_what_it_does_not_know(version: int, said: list[str]) -> None:
+    told = leaving_neighbour(version)
+    told.broker.send("B2", Leaving(), 0.0)
+    assert [line for line in told.said() if "Leaving" in line] == said
+
+
+def test_a_neighbour_that_has_said_that_it_leaves_is_gone_when_its_connection_ends() -> None:
+    told = leaving_neighbour(3)
+    told.happens("from B2: Leaving")
+    assert "B2" in told.broker.peers
+    assert told.happens("the connection to B2 breaks") == ["to B3: Gone B2"]
+    assert "B2" not in told.broker.peers
+
+
+def test_a_client_cannot_say_that_it_leaves_as_a_broker() -> None:
+    told = broker()
+    told.happens("c greets with stay 1")
+    assert told.happens("from c: Leaving") == ["to c: Refused , reason only brokers say this"]
+
+
+@pytest.mark.parametrize("version", [VERSION_MIN - 1, VERSION + 1])
+def test_only_versions_that_are_spoken_can_be_configured(version: int) -> None:
+    with pytest.raises(ValueError, match=f"versions {VERSION_MIN} to {VERSION} of the wire protocol are spoken"):
+        BrokerConfig("B1", wire_version_max=version)
+
+
+def test_a_broker_that_is_kept_at_a_lower_version_greets_and_refuses_by_it() -> None:
+    told = ToldBroker()
+    told.broker = Broker(BrokerConfig("B1", wire_version_max=2))
+    assert (told.broker.greeting("c").version, told.broker.greeting("c").version_min) == (2, 2)
+    (effect,) = greeted(told, Hello(3, "client", "c", "1", 1, version_min=3))
+    assert effect == "effect: Close c, reason protocol version 3 is not spoken here, but 2 is"

@@ -105,6 +105,22 @@ def test_what_was_held_goes_on_behind_the_old_stream() -> None:
     assert told.happens("from B3: Publish p, sequence 4, stay 2") == ["to s: Publish p, sequence 4, stay 2"]
 
 
+def test_a_handover_does_not_overtake_what_is_held_of_its_source() -> None:
+    """S moves from here to B3, which sent a publication here alone, before it took s in."""
+    told = ToldBroker()
+    told.happens("a safe broker B2 with neighbours B1 B3")
+    told.happens("a subscriber s")
+    told.happens("from B3: Advertise p/a1, number 1")
+    told.happens("from B1: Passing p, stay 2")
+    told.happens("from B3: Publish p, sequence 3, stay 2")
+    handover = "Handover s, stay 2, old broker B2, new broker B3"
+    assert told.happens(f"from B3: {handover}") == []
+    said = told.happens("from B1: Complete p, stay 2, new broker B3")
+    said += told.happens("B1 guards everything")
+    assert said.index("to s: Publish p, sequence 3, stay 2") < said.index("to s: End stay 2")
+    assert told.broker.held_count == 0
+
+
 def test_who_has_the_end_of_a_stream_in_what_it_sends_again_says_so_before() -> None:
     told = ToldBroker()
     told.happens("a safe broker B1 with neighbours B0 B2")

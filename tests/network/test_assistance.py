@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trimtab import Client, Filter, Network
+from trimtab.broker.config import Acknowledges
 from trimtab.cli.main import app
 from trimtab.network.address import Address
 from trimtab.network.local_network import plan_text
@@ -36,12 +40,15 @@ SETTINGS = ReplicationSettings(
 )
 
 
-def slow_network(**changes: object) -> Network:
+def slow_network(acknowledges: Acknowledges = "received", disk: str = "", **changes: object) -> Network:
     """Three brokers in a line, the second with a slow processor."""
+    options = NetworkOptions(
+        covering=False, enforce_capacities=True, window_frames_count=20, acknowledges=acknowledges, disk=disk
+    )
     network = Network.of(
         ["B1", "B2", "B3"],
         [("B1", "B2"), ("B2", "B3")],
-        NetworkOptions(covering=False, enforce_capacities=True, window_frames_count=20),
+        options,
         replication=msgspec.structs.replace(SETTINGS, **changes),
     )
     first, second, third = network.plan.brokers
@@ -53,6 +60,13 @@ def status_of(network: Network, broker: str) -> BrokerStatus:
     status = network.status()[broker]
     assert status is not None
     return status
+
+
+def pid_of_assistant(network: Network) -> int:
+    """A neighbour of the broker that is assisted has started it."""
+    parents = ",".join(str(network.pid(name)) for name in ("B1", "B3"))
+    [pid] = subprocess.check_output(["pgrep", "-P", parents, "-f", "--", "--assist"]).split()
+    return int(pid)
 
 
 async def publish_until(network: Network, is_enough: Callable[[int], Awaitable[bool]]) -> tuple[int, list[int]]:
@@ -104,6 +118,46 @@ def test_a_congested_broker_is_assisted_and_publications_stay_in_order() -> None
         assert status_of(network, "B2").publications_in_count < count  # the rest went through the assistant
 
 
+@pytest.mark.parametrize("acknowledges", ["safe", "durable"])
+def test_an_assistant_leaves_by_itself_when_the_congestion_is_over(acknowledges: Acknowledges, tmp_path: Path) -> None:
+    disk = str(tmp_path) if acknowledges == "durable" else ""
+    with slow_network(acknowledges, disk, assisting="reordering", relieved_count=2, relieved_after_s=2.0) as network:
+        phases: list[int] = []
+
+        async def peers() -> set[str]:
+            return {peer.name for peer in (await ask_status(Address.parse(network.address("B3")))).peers}
+
+        async def is_enough(count: int) -> bool:
+            is_there = "B2~" in await peers()
+            if len(phases) == 0 and is_there:
+                phases.append(count)
+            elif len(phases) == 1 and count >= phases[0] + 150:
+                phases.append(count)
+                await asyncio.sleep(8.0)  # nothing is published: the congestion ends, and the assistant goes
+                assert "B2~" not in await peers()
+            return len(phases) == 2 and count >= phases[1] + 60
+
+        count, numbers = run_loop(asyncio.wait_for(publish_until(network, is_enough), WITHIN_S))
+        assert numbers == list(range(count))
+        assert status_of(network, "B2").publications_in_count < count
+
+
+def test_an_assistant_is_killed_and_nothing_safe_is_lost() -> None:
+    with slow_network("safe", assisting="reordering", relieved_count=2) as network:
+        killed_at: list[int] = []
+
+        async def is_enough(count: int) -> bool:
+            status = await ask_status(Address.parse(network.address("B1")))
+            if not killed_at and any(each.outcome == "assisted" for each in status.failures):
+                await asyncio.sleep(1.0)
+                os.kill(pid_of_assistant(network), signal.SIGKILL)
+                killed_at.append(count)
+            return bool(killed_at) and count >= killed_at[0] + 150
+
+        count, numbers = run_loop(asyncio.wait_for(publish_until(network, is_enough), WITHIN_S))
+        assert numbers == list(range(count))
+
+
 def test_a_broker_is_assisted_by_hand(tmp_path: Path) -> None:
     with slow_network() as network:
         file = file_of(network, tmp_path)
@@ -128,7 +182,7 @@ def test_a_broker_is_assisted_by_hand(tmp_path: Path) -> None:
     [
         ("received", SETTINGS, ["B9"], "{file}: no broker is named B9; there are B1, B2\n"),
         ("received", None, ["B2"], "{file} has no section [replication]: nobody watches its brokers"),
-        ("safe", SETTINGS, ["B2"], '{file}: acknowledges = "safe": what is kept for one broker cannot take two ways\n'),
+        ("safe", SETTINGS, ["B2"], '{file}: acknowledges = "safe" needs --reorder and the protocol synchronous\n'),
     ],
 )
 def test_what_cannot_be_assisted_is_told(

@@ -11,12 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
+from tests.network.raw_peer import RawPeer
 from trimtab import BlockingClient, Filter, LimitError, Network, Publication
 from trimtab.network.client import ClientError
 from trimtab.network.network_file import NetworkOptions
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, encode_frame
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, StatusReply, StatusRequest
-from trimtab.protocol.messages import VERSION, Advertise, Confirmed, Publish, Refused, Subscribe, Unsubscribe
+from trimtab.protocol.messages import (
+    VERSION,
+    VERSION_MIN,
+    Advertise,
+    Confirmed,
+    Publish,
+    Refused,
+    Subscribe,
+    Unsubscribe,
+)
 
 HELLO = Hello(VERSION, "client", "mallory", "m1", 1)
 SEED = 20_240_601
@@ -102,8 +112,8 @@ def said(message: object) -> bytes:
         (struct.pack(">I", FRAME_MAX_BYTES + 1) + b"x" * 300_000, "a frame of 2,097,153 bytes"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a frame of 1,195,725,856 bytes"),
         (Ack(1), "the first frame must be a greeting (hello)"),
-        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 2 is"),
-        (Hello(9, "client", "mallory", "m1", 1, version_min=3), "protocol version 9 is not spoken here, but 2 is"),
+        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 2 to 3 is"),
+        (Hello(9, "client", "mallory", "m1", 1, version_min=4), "protocol version 9 is not spoken here, but 2 to 3 is"),
         (Hello(2, "client", "", "m1", 1), "the greeting's name is not the name of this connection"),
         (Hello(2, "client", "B1", "m1", 1), "B1 is this broker's own name"),
     ],
@@ -158,17 +168,17 @@ def test_who_speaks_only_version_1_is_told_in_words_whatever_it_says_next(raw: R
         framed(msgspec.msgpack.encode([1, 0, 0, [subscription]])),  # payloads were arrays of four
         framed(msgspec.msgpack.encode([2, 0, 0, [["", "old", 1, {"a": 1}, 0.0, "5f3a", 0]]])),
     )
-    assert raw.goodbye() == "protocol version 1 is not spoken here, but 2 is"
+    assert raw.goodbye() == "protocol version 1 is not spoken here, but 2 to 3 is"
 
 
 def test_with_a_later_version_that_also_speaks_this_one_this_one_is_spoken(raw: Raw) -> None:
     raw.send(
-        Hello(3, "client", "mallory", "m1", 1, version_min=2),
+        Hello(VERSION + 1, "client", "mallory", "m1", 1, version_min=VERSION),
         Payload(1, 0, [Advertise(id="m/a", filter=Filter.parse("a > 5"))]),
     )
     answer = raw.receive()
     assert isinstance(answer, Hello)
-    assert (answer.version, answer.version_min) == (2, 2)
+    assert (answer.version, answer.version_min) == (VERSION, VERSION_MIN)
     frame = raw.receive()
     while not isinstance(frame, Payload):
         frame = raw.receive()
@@ -187,7 +197,7 @@ def test_a_client_is_told_that_a_broker_speaks_only_version_1() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
         answered = thread.submit(answer)
-        with pytest.raises(ClientError, match="protocol version 1 is not spoken here, but 2 is"):
+        with pytest.raises(ClientError, match="protocol version 1 is not spoken here, but 2 to 3 is"):
             BlockingClient(f"127.0.0.1:{server.getsockname()[1]}")
         answered.result()
 
@@ -309,3 +319,21 @@ def test_random_and_mutated_frames_do_no_harm(network: Network) -> None:
     status = network.status()["B1"]
     assert status is not None
     assert network.dead() == []
+
+
+def test_a_client_that_returns_with_a_stay_that_is_over_is_told_so_and_loses_nothing(network: Network) -> None:
+    def greeting(stay: int, resumes: str = "") -> Hello:
+        return Hello(VERSION, "client", "astray", "s1", 1, resumes, version_min=VERSION_MIN, stay=stay)
+
+    with RawPeer(network.address("B1")) as first:
+        first.send(greeting(3))
+        assert isinstance(first.receive(), Hello)
+        first.say(Subscribe(id="astray/s1", filter=Filter.parse("[astray,>,0]")))
+        status = network.status()["B1"]
+        assert status is not None
+    with RawPeer(network.address("B1")) as stale:  # an old copy of the program, as after a restored backup
+        stale.send(greeting(2))
+        assert stale.goodbye() == "stay 2 of astray is over, for it has been here in its stay 3"
+    status = network.status()["B1"]
+    assert status is not None
+    assert [peer.subscriptions_count for peer in status.peers if peer.name == "astray"] == [1]

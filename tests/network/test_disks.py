@@ -9,12 +9,12 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from trimtab import Client, Filter, Network
+from trimtab import Client, Filter, GapNotice, Network
+from trimtab.broker.log.log_format import scan
 from trimtab.cli.main import app
 from trimtab.network.address import Address
 from trimtab.network.local_network import plan_text
-from trimtab.network.log_contents import log_files
-from trimtab.network.log_format import scan
+from trimtab.network.log_folder import log_files
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
 from trimtab.network.status import ask_status
@@ -34,6 +34,7 @@ def damage_a_publication(folder: Path, place: int) -> None:
 def test_a_flipped_bit_in_the_log_costs_one_publication_and_is_in_the_status(tmp_path: Path) -> None:
     options = NetworkOptions(acknowledges="durable", disk=str(tmp_path))
     with Network.of(["B1", "B2"], [("B1", "B2")], options) as network:
+        notices: list[GapNotice] = []
 
         async def work() -> list[int]:
             numbers: list[int] = []
@@ -48,6 +49,7 @@ def test_a_flipped_bit_in_the_log_costs_one_publication_and_is_in_the_status(tmp
                 await publisher.publish({"n": number})
             await publisher.drain()
             assert numbers == []
+            subscriber.on_gap = notices.append
             for broker in ("B1", "B2"):
                 network.kill_broker(broker)
             damage_a_publication(tmp_path / "B1", 77)
@@ -63,6 +65,9 @@ def test_a_flipped_bit_in_the_log_costs_one_publication_and_is_in_the_status(tmp
             return numbers
 
         assert run_loop(asyncio.wait_for(work(), WITHIN_S)) == [*range(77), *range(78, 201)]
+        named = [(each.publisher, each.first, each.last) for each in notices if each.publisher]
+        assert named == [("P", 78, 78)]  # the first publication, of n = 0, has the number 1
+        assert {each.reason for each in notices} == {"1 damaged places on the disk of B1"}
         status = network.status()["B1"]
         assert status is not None
         [text] = status.disk_damage

@@ -287,6 +287,23 @@ def test_two_adjacent_brokers_that_fail_together_are_both_replaced() -> None:
         network.look_for_replicas(network.status())
 
 
+def test_a_leaf_that_fails_together_with_its_only_neighbour_is_replaced_too() -> None:
+    settings = ReplicationSettings(
+        look_every_s=0.1, suspect_after_s=0.3, crash_after_s=0.3, ask_again_s=0.5, provisioner="process"
+    )
+    with Network.of(*LINE, replication=settings) as network:
+        pids = {network.pid(broker) for broker in ("B2", "B3")}
+        for broker in ("B2", "B3"):
+            network.kill_broker(broker)
+        wait_for(lambda: is_linked(network.address("B2"), 2), "B2 replaced")
+        found = network.status()["B3"]
+        assert found is not None
+        assert found.replica == "synchronous"
+        assert found.pid not in pids
+        check_delivery(network, "B1", "B3", 8)
+        network.look_for_replicas(network.status())
+
+
 def test_a_broker_is_called_again_when_its_replica_is_gone(tmp_path: Path) -> None:
     with Network.of(*LINE, replication=BY_HAND) as network:
         elsewhere = f"127.0.0.1:{free_ports(1)[0]}"

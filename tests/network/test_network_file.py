@@ -126,6 +126,14 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
         (B1 + '[network]\ndisk = "/tmp"\n', 'net.toml:5: acknowledges = "durable" and disk = "FOLDER" go together'),
         (B1 + "[network]\nstop_within_s = 0\n", "net.toml:5: stop_within_s: "),
         (
+            B1 + "[network]\nwire_version_max = 1\n",
+            "net.toml:5: wire_version_max: expected a version that this program",
+        ),
+        (
+            B1 + "wire_version_max = 9\n",
+            "net.toml:4: wire_version_max: expected a version that this program speaks, 2 ",
+        ),
+        (
             B1 + "[network]\ndisk_max_mb = -1\n",
             "net.toml:5: disk_max_mb: expected a whole number of megabytes, 0 for no",
         ),

@@ -132,10 +132,24 @@ def test_files_whose_publications_have_ended_are_deleted(tmp_path: Path, monkeyp
 def test_publications_that_come_during_a_write_share_the_next(tmp_path: Path) -> None:
     async def store(log: PublicationLog, told: list[int]) -> None:
         before_count = log.writes_count
-        for number in range(1, 101):
+        log.append(Append(1, publication(1)))
+        await asyncio.sleep(0)  # it is being written
+        for number in range(2, 101):
             log.append(Append(number, publication(number)))
         await until_told(told, 100)
         assert log.writes_count - before_count == 2
+
+    with_log(tmp_path, store)
+    assert len(with_log(tmp_path, nothing).publications) == 100
+
+
+def test_publications_of_one_loop_iteration_are_one_write(tmp_path: Path) -> None:
+    async def store(log: PublicationLog, told: list[int]) -> None:
+        before_count = log.writes_count
+        for number in range(1, 101):
+            log.append(Append(number, publication(number)))
+        await until_told(told, 100)
+        assert log.writes_count - before_count == 1
 
     with_log(tmp_path, store)
     assert len(with_log(tmp_path, nothing).publications) == 100

@@ -131,6 +131,7 @@ def test_a_rolling_restart_loses_nothing(
             while any(each.numbers != expected for each in got.values()) and now_s() < ends_s:
                 await asyncio.sleep(0.05)
             for client in subscribers:
+                assert list(client.gaps) == []
                 await client.close()
 
         run_loop(asyncio.wait_for(work(), WITHIN_S))

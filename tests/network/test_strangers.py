@@ -104,7 +104,7 @@ def test_a_stranger_that_greets_with_a_made_up_session_has_nobody_killed(victim:
 def test_a_process_that_does_not_prove_who_it_is_is_left_alone_where_replacing_is_allowed() -> None:
     chosen = settings(provisioner="process", unreachable="replace")
     with (
-        Network.of(["B1", "B2"], [("B2", "B1")], replication=chosen) as network,
+        Network.of(["B1", "B2", "B9"], [("B2", "B1")], replication=chosen) as network,
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as program,
         socket.create_server(("127.0.0.1", 0)) as silent,
     ):

@@ -5,7 +5,7 @@ from trimtab.simulation.table_one import ROWS, run_once
 
 
 def test_ticks_hold_and_crosses_are_seen() -> None:
-    table = run_table(first_seed=1, runs_count=3)
+    table = run_table(first_seed=17, runs_count=3)
     assert table.mistakes == []
     assert {(cell.protocol, cell.property_name, cell.is_promised, cell.violated_count > 0) for cell in table.cells} == {
         ("basic", "weak complete", False, True),

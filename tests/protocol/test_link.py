@@ -234,21 +234,6 @@ def test_a_run_of_frames_is_taken_in_as_one_by_one(count: int, said_count: int, 
         assert there.take(9.0) == again.take(9.0)
 
 
-def test_what_was_not_acknowledged_is_taken_back_before_what_waits() -> None:
-    here, there = connected_pair(LinkConfig(data_window_count=2))
-    for sequence in (1, 2, 3):
-        here.enqueue(publication(sequence), 0.0)
-    first = here.take(0.0, 1)
-    assert isinstance(first, Payload)
-    there.receive(first, 0.0)
-    acknowledgement = there.take(0.0)
-    assert isinstance(acknowledgement, Ack)
-    assert isinstance(here.take(0.0, 1), Payload)
-    here.receive(acknowledgement, 0.0)
-    here.take_back()
-    assert list(here.data) == here.undelivered_data() == [publication(2), publication(3)]
-
-
 def test_a_heartbeat_leaves_at_once_and_is_answered() -> None:
     here, there = connected_pair()
     here.enqueue(publication(1), 0.0)

@@ -32,7 +32,7 @@ def test_the_documentation_tells_every_column(table: str) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_quantities_carry_their_unit(table: str) -> None:
-    units = ("_s", "_per_s", "_ratio", "_count", "_bytes", "sequence", "hops")
+    units = ("_s", "_per_s", "_ratio", "_count", "_bytes", "sequence", "hops", "first", "last")
     for column in columns_of(table):
         assert column.kind == "text" or column.name.endswith(units), column.name
 

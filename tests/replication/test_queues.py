@@ -3,12 +3,10 @@
 from collections import deque
 
 from trimtab.language import Filter
-from trimtab.protocol.codec import encode_message
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.messages import Publish, Unadvertise
 from trimtab.replication.kept import KeptPublications
 from trimtab.replication.merge import OrderedMerge
-from trimtab.replication.scheduling import put_back
 from trimtab.replication.wait_ready import WaitReadyQueue
 
 
@@ -64,26 +62,16 @@ def test_a_client_gets_what_any_of_its_filters_wants_in_the_order_of_passing() -
     assert kept.forgotten_count == 1
 
 
-def test_what_an_assistant_did_not_get_takes_its_place_in_the_usual_queue_before_the_end_of_its_routes() -> None:
-    queue: deque[Sendable] = deque([publication(2), encode_message(publication(5)), Unadvertise(id="a1")])
-    put_back(queue, [publication(1), publication(4), publication(6)])
-    assert list(queue) == [
-        publication(1),
-        publication(2),
-        publication(4),
-        encode_message(publication(5)),
-        publication(6),
-        Unadvertise(id="a1"),
+def test_when_one_way_is_left_all_goes_on_in_order_and_what_came_twice_goes_on_twice() -> None:
+    merge = OrderedMerge()
+    for way, source, sequence in (("assistant", "R", 6), ("assistant", "R", 3), ("usual", "F", 4), ("usual", "F", 3)):
+        merge.came(way, (source, publication(sequence), None))  # type: ignore[arg-type]
+    assert (merge.take(), len(merge), merge.holds_until(4), merge.holds_until(0)) == ([], 4, True, False)
+    merge.end()
+    assert [(source, message.sequence) for source, message, _ in merge.take()] == [
+        ("R", 3),
+        ("F", 3),
+        ("F", 4),
+        ("R", 6),
     ]
-
-
-def test_when_one_way_is_left_all_goes_on_and_it_is_known_what_may_come_late() -> None:
-    out: list[int] = []
-    merge = OrderedMerge(lambda source, message: out.append(message.sequence))
-    merge.came("assistant", "R", publication(6))
-    merge.came("assistant", "R", publication(3))
-    merge.came("usual", "F", publication(4))
-    assert merge.has_later_than(publication(5))
-    assert not merge.has_later_than(publication(6))
-    assert merge.end() == [("p", 1, 2), ("p", 5, 5)]
-    assert out == [3, 4, 6]
+    assert not merge.holds_until(4)

@@ -99,6 +99,7 @@ def test_what_never_came_into_force_is_found() -> None:
 
 def test_a_gap_is_allowed_only_where_a_drop_was_counted() -> None:
     checker = checker_with_a_subscription()
+    checker.gaps.demands_notices = False
     for sequence in (1, 2, 3):
         checker.accepted("p", sequence, {"a": 6}, 2.0)
     checker.dropped("alice", "p", 1)
@@ -120,6 +121,7 @@ def test_nothing_may_come_after_a_disconnection_and_nothing_is_demanded() -> Non
 
 def test_after_a_lease_nothing_is_demanded_until_the_subscription_is_in_force_again() -> None:
     checker = checker_with_a_subscription()
+    checker.gaps.demands_notices = False
     checker.accepted("p", 1, {"a": 6}, 2.0)
     checker.lapsed(["s"])
     checker.accepted("p", 2, {"a": 6}, 3.0)

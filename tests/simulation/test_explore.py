@@ -229,3 +229,26 @@ def test_cases_are_listed() -> None:
 )
 def test_what_does_not_exist_is_refused(arguments: tuple[str, ...]) -> None:
     _run(*arguments, exit_code=2)
+
+
+# ---- disks ----
+
+
+def test_a_death_with_unsynced_writes_leaves_any_number_of_the_first_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENGINE_VARIABLE, "python")
+    world = World(CASE_BY_NAME["unsynced-death"], "durable")
+    state = world.begin()
+    while not any(disk.pending for disk in state.disks):
+        state = world.step(state, world.actions(state)[0])
+    deaths = [action for action in world.actions(state) if action[0] == "kill"]
+    place = deaths[0][1]
+    entries_count = len(state.disks[place].pending)
+    assert [kept_count for _, _, kept_count in deaths] == list(range(entries_count + 1))
+    kept = [len(world.step(state, action).disks[place].stored) for action in deaths]
+    assert (kept[0], kept[-1]) == (len(state.disks[place].stored), len(state.disks[place].written().stored))
+
+
+def test_an_acknowledgement_before_the_write_is_found() -> None:
+    with _bug("acknowledge-before-fsync").active():
+        exploration = explore(CASE_BY_NAME["unsynced-death"], "durable", 3_000)
+    assert _kinds(exploration) & {"missing", "accepted too early"}

@@ -113,3 +113,14 @@ def test_a_silent_link_costs_a_question_and_an_answer_for_each_look() -> None:
     without_count, with_count = frames_without_and_with(0)
     assert without_count == 0
     assert with_count <= 3 * 60 * 2
+
+
+def test_a_replica_that_starts_after_the_end_of_an_experiment_begins_nothing() -> None:
+    world = star(ReplicationConfig())
+    world.failures.operator_replaces_after_s = 5.0
+    world.run(2.0)
+    world.retire_agents()
+    world.failures.kill("B2")
+    world.run(600.0)
+    assert not world.brokers["B2"].is_dead
+    assert world.is_at_rest

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from trimtab.cli.main import app
 from trimtab.simulation.bugs import bug_named
-from trimtab.simulation.deaths import Restart
+from trimtab.simulation.deaths import Asked, Restart
 from trimtab.simulation.faults import Crash, Cut, Hang, Pause
 from trimtab.simulation.fuzz import fuzz, run_with_bug
 from trimtab.simulation.fuzz_endless import Endless, finding_of
@@ -53,6 +53,7 @@ def _ingredients(plan: Plan) -> set[str]:
         (bool(deaths.helped), "assistant"),
         (bool(deaths.helped) and bool(deaths.failures), "deaths with assistant"),
         (not deaths.waits_for_takeovers, "overlapping deaths"),
+        (len(deaths.failures) > 3, "rolling restart"),
         (any(isinstance(fault, Pause) and fault.for_s > 5.0 for fault in plan.faults), "false suspicion"),
     ):
         if is_there:
@@ -75,6 +76,10 @@ def test_every_ingredient_of_the_table_occurs_in_500_plans() -> None:
         "deaths with assistant",
         "overlapping deaths",
         "false suspicion",
+        "flipbit",
+        "fulldisk",
+        "slowdisk",
+        "rolling restart",
     }
     assert wanted - set(found) == set()
 
@@ -90,7 +95,7 @@ def test_nothing_but_death_looks_like_death() -> None:
                 assert fault.for_s < replication.crash_after_s
             if isinstance(fault, Pause) and fault.for_s >= replication.hang_after_s:
                 suspected_count += 1
-        assert all(isinstance(failure, Crash | Hang | Restart) for failure in plan.deaths.failures)
+        assert all(isinstance(failure, Crash | Hang | Restart | Asked) for failure in plan.deaths.failures)
     assert 0 < suspected_count < 30, "brokers that are taken for dead, on purpose"
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from trimtab.activedata.catalog import Catalog
 from trimtab.activedata.catalog_entries import BrokerEntry, ChannelEntry, DatasetEntry, FeedEntry, SubscriptionEntry
 from trimtab.activedata.channel_queries import Dataset, compile_channel
 from trimtab.activedata.datasets import StoredDataset
-from trimtab.activedata.dead_letters import DeadLetter, DeadLetters
+from trimtab.activedata.dead_letters import DeadLetter
 from trimtab.activedata.definitions import check_arguments, check_body
 from trimtab.activedata.engine import Engine, RunningChannel
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
@@ -27,7 +25,7 @@ from trimtab.activedata.fields import Scalar, ValueMistake
 from trimtab.activedata.overlay_feed import OverlayAdapter
 from trimtab.activedata.publishing import Publishing, announcement
 from trimtab.activedata.rates import WINDOW_S, SubscriptionRate, measured_rates
-from trimtab.activedata.results import Result, Results
+from trimtab.activedata.results import Result
 from trimtab.activedata.spark import SparkSettings
 from trimtab.activedata.spark_errors import placed_error
 from trimtab.activedata.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
@@ -45,6 +43,7 @@ from trimtab.activedata.statements import (
     Unsubscribe,
     parse_statements,
 )
+from trimtab.activedata.stored_data import StoredData
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,19 +76,11 @@ class ActiveData:
         overlay: OverlayAdapter | None = None,
     ) -> None:
         self.directory = Path(directory)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._lock_file = (self.directory / "lock").open("w")
-        try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock_file.close()
-            raise ActiveDataError(f"{self.directory} is in use by another process") from None
-        self.catalog = Catalog(self.directory / "catalog.sqlite")
-        self.results_store = Results(self.directory / "results")
-        self.dead_letters = DeadLetters(self.directory / "dead_letters")
-        self.datasets: dict[str, StoredDataset] = {}
-        for entry in self.catalog.datasets():
-            self.datasets[entry.name.lower()] = self._stored(entry.id, entry.name)
+        self._stored = StoredData(self.directory)
+        self.catalog = self._stored.catalog
+        self.results_store = self._stored.results
+        self.dead_letters = self._stored.dead_letters
+        self.datasets = self._stored.datasets
         self._owns_spark = not isinstance(spark, SparkViews)
         if isinstance(spark, SparkViews):
             self.views = spark
@@ -120,8 +111,7 @@ class ActiveData:
         self.publishing.stop()
         if self._owns_spark:
             self.views.stop()
-        self.catalog.close()
-        self._lock_file.close()
+        self._stored.close()
 
     # Statements
 
@@ -173,13 +163,8 @@ class ActiveData:
             if each.if_not_exists:
                 return Answer(f"dataset {each.name} exists")
             raise StatementError(text, start, f"there is a dataset {each.name!r} already")
-        entry = self.catalog.add_dataset(each.name, each.fields, each.key, each.active)
-        self.datasets[each.name.lower()] = self._stored(entry.id, each.name)
+        self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.key, each.active))
         return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
-
-    def _stored(self, dataset_id: int, name: str) -> StoredDataset:
-        entry = self.catalog.dataset(name)
-        return StoredDataset(entry, self.directory / "datasets" / f"{name}-{dataset_id}", self.catalog)
 
     def _create_feed(self, each: CreateFeed, text: str) -> Answer:
         if each.name.lower() in (feed.name.lower() for feed in self.catalog.feeds()):

@@ -2,6 +2,9 @@
 
 What a reader sees (records, results) is in Delta tables; here stands what is needed to go on after a restart. Where
 both know something (how far a channel has come), the Delta table is right, and the catalog is brought forward.
+
+A change is on the disk when its call returns. Those that are made again from the tables after a loss of power, and
+counts for people, reach the disk with the next change that waits for it (`lazily`).
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ CREATE TABLE IF NOT EXISTS subscribers (
 CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
 CREATE TABLE IF NOT EXISTS notes (
     kind TEXT NOT NULL, id INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS acknowledged (name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -63,11 +67,17 @@ class Catalog:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._lock = threading.RLock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.executescript(_SCHEMA)
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA} COMMIT")
+            (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.DatabaseError as error:
+            found = str(error)
+        if found != "ok":
+            raise self._damaged(str(found))
         self._changer: int | None = None
         """The thread that is changing something, which sees its own changes."""
         self._reader_lock = threading.Lock()
@@ -75,6 +85,17 @@ class Catalog:
         self._seen_s: dict[int, float] = {}
         """When brokers asked for something, and when that was written down last."""
         self._seen_written_s: dict[int, float] = {}
+        try:
+            _ = self.datasets(), self.feeds(), self.channels(), self.subscriptions()
+        except ValueError as error:
+            self.close()
+            raise self._damaged(str(error)) from None
+
+    def _damaged(self, problem: str) -> StorageError:
+        return StorageError(
+            f"{self._path}: {problem}. The catalog is damaged and was left as it is: restore the whole directory "
+            f"{self._path.parent} from a backup, or begin with an empty one and feed it again"
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -83,9 +104,10 @@ class Catalog:
             self._reader.close()
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
+    def _changing(self, *, lazily: bool = False) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
+                self._connection.execute(f"PRAGMA synchronous = {'NORMAL' if lazily else 'FULL'}")
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._changer = threading.get_ident()
                 yield self._connection
@@ -169,7 +191,7 @@ class Catalog:
 
     def count_fed(self, feed_id: int, accepted: int, repeated: int, rejected: int) -> None:
         """Add to a feed's counts."""
-        with self._changing() as connection:
+        with self._changing(lazily=True) as connection:
             connection.execute(
                 "UPDATE feeds SET accepted = accepted + ?, repeated = repeated + ?, rejected = rejected + ?,"
                 " error = NULL WHERE id = ?",
@@ -191,6 +213,18 @@ class Catalog:
         """Remember how far a source has been read."""
         with self._changing() as connection:
             connection.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?)", (feed_id, source, offset))
+
+    # Versions of tables
+
+    def acknowledged_version(self, table: str) -> int | None:
+        """Up to which version somebody was told that a table's commits are stored."""
+        rows = self._rows("SELECT version FROM acknowledged WHERE name = ?", table)
+        return int(str(rows[0][0])) if rows else None
+
+    def acknowledge_version(self, table: str, version: int) -> None:
+        """Write down that a table's commits up to a version are on the disk, before anybody is told."""
+        with self._changing() as connection:
+            connection.execute("INSERT OR REPLACE INTO acknowledged VALUES (?, ?)", (table, version))
 
     # What feeds and brokers note for their next life
 
@@ -221,7 +255,7 @@ class Catalog:
 
     def add_keys(self, dataset_id: int, rows: Iterable[tuple[bytes, bytes, int]]) -> None:
         """Remember keys with their records' digests and sequence numbers."""
-        with self._changing() as connection:
+        with self._changing(lazily=True) as connection:
             connection.executemany(
                 "INSERT OR IGNORE INTO keys VALUES (?, ?, ?, ?)", ((dataset_id, *row) for row in rows)
             )
@@ -280,7 +314,7 @@ class Catalog:
 
     def set_positions(self, positions: dict[int, int]) -> None:
         """Remember the last record that each channel has seen; never goes back."""
-        with self._changing() as connection:
+        with self._changing(lazily=True) as connection:
             connection.executemany(
                 "UPDATE channels SET position = max(position, ?) WHERE id = ?",
                 [(position, channel) for channel, position in positions.items()],
@@ -315,7 +349,7 @@ class Catalog:
         self._seen_s[broker_id] = now_s
         if now_s - self._seen_written_s.get(broker_id, 0.0) >= SEEN_WRITTEN_EVERY_S:
             self._seen_written_s[broker_id] = now_s
-            with self._changing() as connection:
+            with self._changing(lazily=True) as connection:
                 connection.execute("UPDATE brokers SET seen_s = ? WHERE id = ?", (now_s, broker_id))
 
     def subscribe(

@@ -51,7 +51,7 @@ class StoredDataset:
         self._catalog = catalog
         more = (("_sequence", pa.int64()),) if entry.active else ()
         self.schema = arrow_schema(entry.fields, *more)
-        self.store = DeltaStore(directory, self.schema)
+        self.store = DeltaStore(directory, self.schema, catalog)
         self.lock = threading.RLock()
         self._names = {field.name for field in entry.fields}
         self._key_index = [field.name for field in entry.fields].index(entry.key)

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from trimtab.activedata.delta_log import AcknowledgedVersions
 from trimtab.activedata.delta_tables import DeltaStore
 
 RECORD_MAX_CHARS: Final = 100_000
@@ -27,12 +28,12 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class DeadLetters:
     """The table of dead letters, which queries see as `dead_letters`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, versions: AcknowledgedVersions) -> None:
         import pyarrow as pa
 
         columns = [("feed", pa.string()), ("source", pa.string()), ("place", pa.int64()), ("reason", pa.string())]
         self.schema = pa.schema([*columns, ("record", pa.string()), ("time_us", pa.int64())])
-        self.store = DeltaStore(directory, self.schema)
+        self.store = DeltaStore(directory, self.schema, versions)
 
     def add(self, letters: list[DeadLetter], marks: dict[str, int] | None = None) -> None:
         """Keep letters; with a mark, those that the table has already (from before a crash) are not added again."""

@@ -83,10 +83,10 @@ class OverlayFeed:
         self._catalog.set_note("FEED", self._feed.id, kept)
 
     def forgotten(self, reason: str) -> None:
-        """The broker knows nothing of the earlier life: what it kept is missing, which is written down."""
-        self.keep(None)
+        """The broker knows nothing of the earlier life: what it kept is missing, which is written down first."""
         letter = DeadLetter(self._feed.name, "overlay", 0, f"publications may be missing: {reason}", "")
         self._dead_letters.add([letter])
+        self.keep(None)
 
     def take(self, publications: list[OverlayPublication], kept: str) -> None:
         """Store publications; they and what is to be kept with them are durable when this returns."""

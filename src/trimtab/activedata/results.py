@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from trimtab.activedata.delta_log import AcknowledgedVersions
 from trimtab.activedata.delta_tables import DeltaStore
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Result(msgspec.Struct, frozen=True):
 class Results:
     """The result table, its newest rows in memory, and who waits for more."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, versions: AcknowledgedVersions) -> None:
         import pyarrow as pa
 
         self.schema = pa.schema(
@@ -65,7 +66,7 @@ class Results:
                 ("payload", pa.string()),
             ]
         )
-        self.store = DeltaStore(directory, self.schema)
+        self.store = DeltaStore(directory, self.schema, versions)
         self.last_position = self.store.mark(_LAST_MARK) or 0
         self.news = threading.Condition()
         self._recent: deque[pa.Table] = deque()

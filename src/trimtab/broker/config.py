@@ -10,6 +10,7 @@ from trimtab.broker.meters import MeterConfig
 from trimtab.broker.protection import ProtectionConfig
 from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.messages import VERSION, VERSION_MIN
 from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
 Acknowledges: TypeAlias = Literal["received", "safe", "durable"]
@@ -87,6 +88,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     reorders: bool = False
     """Of an assistant: whether publications that take different ways are put in order again behind them."""
 
+    wire_version_max: int = VERSION
+    """The highest version of the wire protocol that is spoken: lower than what the program can, where an upgrade has to
+    be taken back at any time."""
+
     @property
     def order(self) -> Order:
         """What the network promises about the order of a publisher's publications, as far as this broker knows.
@@ -108,8 +113,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"broker {self.name}: a replica needs a configuration of replication and one of its protocols"
             )
-        if self.assists and (not self.replica or self.acknowledges != "received"):
-            raise ValueError(f"broker {self.name}: an assistant needs a protocol, and keeps nothing")
+        if self.assists and not self.replica:
+            raise ValueError(f"broker {self.name}: an assistant needs a protocol")
         if self.acknowledges != "received" and (
             self.slow_policy != "block" or (self.replication is not None and self.replication.protocol != "synchronous")
         ):
@@ -117,6 +122,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
                 f"broker {self.name}: to acknowledge what is {self.acknowledges}, slow clients must hold publishers "
                 "back (slow_policy block) and failed brokers be replaced synchronously"
             )
+        if not VERSION_MIN <= self.wire_version_max <= VERSION:
+            raise ValueError(f"broker {self.name}: versions {VERSION_MIN} to {VERSION} of the wire protocol are spoken")
         limits = (self.client_queue_max_count, self.broker_queue_high_count, self.filters_per_client_max_count)
         if min(*limits, self.clients_max_count) < 1:
             raise ValueError(f"broker {self.name}: every limit must be at least 1")

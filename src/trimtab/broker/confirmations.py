@@ -62,6 +62,10 @@ class Confirmations:
         self._confirmed.get(neighbour, {}).pop(id, None)
         return self._look_again((neighbour, id))
 
+    def awaits(self, key: Key) -> bool:
+        """Whether a key waits for somebody's answer."""
+        return key in self._awaited
+
     def forget(self, key: Key) -> None:
         """A key ended before it was in force, or after."""
         awaited = self._awaited.pop(key, None)

@@ -5,7 +5,7 @@
 Between the input queue and matching stand the stages that are in force, in this order: what must wait for the end of an
 earlier stream of its publisher (streams.py), what is retained until it is handed on or on disk (safe.py, durable.py),
 and those of the protocols that do not wait for a takeover and of assistants (late.py, assistance.py). Mostly there are
-none.
+none. What may have come out of order is put in order before (divisions.py).
 
 The world decides when a step is done (at once, or after the modelled matching delay) and when a frame may leave (when
 the transport has room, or the modelled bandwidth). The broker reads no clock: every call is told the time.
@@ -13,7 +13,7 @@ the transport has room, or the modelled bandwidth). The broker reads no clock: e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -22,7 +22,9 @@ from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.draining import Draining, objection_to_draining
 from trimtab.broker.durable import DurableDelivery
+from trimtab.broker.gaps import DroppingLink, Gaps
 from trimtab.broker.gatekeeper import Gatekeeper
 from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.interests import Interests
@@ -57,6 +59,7 @@ from trimtab.protocol.events import (
     Connected,
     Disconnected,
     Event,
+    FenceChanged,
     KeepClients,
     LeftBehind,
     LinkRemoved,
@@ -75,7 +78,6 @@ from trimtab.protocol.events import (
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Ack, Hello, Payload, Sendable
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
-    VERSION,
     VERSION_MIN,
     Accepted,
     Advertise,
@@ -85,15 +87,19 @@ from trimtab.protocol.messages import (
     Confirmed,
     ControlPublish,
     End,
+    Gap,
+    GapQuestion,
     Gone,
     Guard,
     GuardAll,
     Guarded,
     Handover,
+    Leaving,
     Measure,
     Measured,
     Members,
     MoveIn,
+    OneWay,
     Publish,
     Redirect,
     Refused,
@@ -109,7 +115,9 @@ from trimtab.protocol.messages import (
     is_control,
     one_hop_further,
 )
+from trimtab.protocol.versions import is_known
 from trimtab.replication.retention import Item
+from trimtab.replication.scheduling import ScheduledQueue
 
 
 class Broker:
@@ -158,6 +166,8 @@ class Broker:
         self._returning = self.takeover.returning
         self.reach = Reach(self)
         self.moves = Moves(self)
+        self.gaps = Gaps(self)
+        """Who tells subscribers what may be lost."""
         self.admission = Admission(self)
         self._maybe_sendable: dict[str, None] = {}
         """Peers to whom something has happened since they had nothing to send; asking all of thousands takes long."""
@@ -170,6 +180,8 @@ class Broker:
         """Who lets clients' messages in, if clients have limits."""
         self.disk_has_room = True
         """Whether publications of clients may be taken, as far as the disk is concerned."""
+        self.fence_problem = ""
+        """Why nothing is acknowledged or confirmed, because another incarnation may have this one's place."""
         self.client_queue_is_full = False
         """Whether the last `Step` has brought a client's queue to its limit: a world should send before the next."""
         self.channels: ChannelDesk | None = None
@@ -178,12 +190,20 @@ class Broker:
             self.channels = ChannelDesk(self, config.results_cached_max_count, config.stream_linger_s)
         self.safe: SafeDelivery | None = None
         """What is handed on and retained until it is safe or durable, if that is promised."""
-        if config.acknowledges != "received":
-            self.safe = SafeDelivery(self) if config.acknowledges == "safe" else DurableDelivery(self)
+        if config.acknowledges == "durable" and not config.assists:
+            self.safe = DurableDelivery(self)
+        elif config.acknowledges != "received":  # what an assistant has, counts when it is done behind it
+            self.safe = SafeDelivery(self, is_end_to_end=config.assists != "")
+        self.draining: Draining | None = None
+        """How far this broker is with leaving the network, if it does."""
         self.stages: tuple[Stage, ...] = ()
         """What publications pass besides, in this order."""
         self.replacement = Replacement(self, config.replication) if config.replication is not None else None
         """Who watches neighbours and has them replaced when they fail, if anybody does."""
+        self._divided: Mapping[str, object] = {}
+        """Neighbours whose data may have to be put in order."""
+        if self.replacement is not None:
+            self._divided = self.replacement.divisions.by_source
         if self.takeover.is_learning:
             self.learns()
         self._agents: Agents | None = None
@@ -236,7 +256,11 @@ class Broker:
                 if has_room:
                     self._input.let_go()
                 return []
-            case Recovered(publications=publications, records=records):
+            case FenceChanged(problem=problem):
+                self._fence_changed(problem, now_s)
+                return []
+            case Recovered(publications=publications, records=records, damage=damage):
+                self.gaps.damaged(damage, publications)
                 if self.safe is not None:
                     self.safe.recovered(publications, records, now_s)
                 return []
@@ -257,22 +281,33 @@ class Broker:
             case _:
                 return self._back_end_said(event, now_s)
 
+    def _fence_changed(self, problem: str, now_s: float) -> None:
+        """Publications of clients, acknowledgements and confirmations wait as long as there is a problem."""
+        self.fence_problem = problem
+        if not problem:
+            self._input.let_go()
+            self.interests.confirm_held(now_s)
+            self._maybe_sendable.update(dict.fromkeys(self.peers))
+
     def _back_end_said(self, event: BackEndEvent, now_s: float) -> list[Effect]:
         return [] if self.channels is None else [*self.channels.handle(event, now_s)]
 
     def left_behind(self) -> LeftBehind:
         """What the next incarnation must know when this one ends: its clients, and what nobody else has.
 
-        Where publications are acknowledged when they are safe or durable, neighbours or the disk have all of them.
+        Where publications are acknowledged when they are durable, disks have all of them. Where they are when they are
+        safe, those from whom they came have them as well, but may end at the same time.
         """
         peers = [peer for peer in self.peers.values() if peer.role != "agent" and not peer.assists]
         records = [each.left_with or self.records.record_of(each) for each in peers if each.role == "client"]
         tails: dict[str, tuple[Sendable, ...]] = {}
         waiting: list[tuple[str, AnyMessage]] = []
-        if self.safe is None:
+        if self.config.acknowledges != "durable":
             tails = {peer.name: tuple(peer.link.undelivered_data()) for peer in peers}
             neighbours = {peer.name for peer in peers if peer.role == "broker"}
             waiting = [(source, message) for source, message in self.data_waiting() if source in neighbours]
+        if self.safe is None and self.replacement is not None:
+            waiting = [*self.replacement.divisions.left_behind(), *waiting]
         return LeftBehind(
             records=tuple(records),
             version=self.records.version,
@@ -284,6 +319,7 @@ class Broker:
         """The incarnation before was asked to end: its clients are known, and what it had goes on."""
         self.sessions.tails.update(left.tails)
         self._input.add_first(left.waiting)
+        self.gaps.resumed()
         self.takeover.resumed(left, now_s)
 
     def _load_measured(self, event: LoadMeasured) -> None:
@@ -300,7 +336,7 @@ class Broker:
         expects, resumes = (known.link.expects, known.session) if known else (1, "")
         config = self.config
         return Hello(
-            VERSION,
+            config.wire_version_max,
             "broker",
             self.name,
             config.session,
@@ -414,7 +450,9 @@ class Broker:
 
     def new_link(self) -> Link:
         """A link to a peer."""
-        return Link(self.config.link) if self.safe is None else self.safe.new_link()
+        if self.safe is not None:
+            return self.safe.new_link()
+        return DroppingLink(self.config.link) if self.config.slow_policy == "drop-oldest" else Link(self.config.link)
 
     def take_frames(self, peer: str, now_s: float) -> list[Payload | Ack]:
         """All frames that can be sent to a peer now."""
@@ -431,7 +469,7 @@ class Broker:
         return frames
 
     def _owes_acceptance(self, peer: Peer) -> bool:
-        return peer.accepted_owed and peer.link.connected
+        return peer.accepted_owed and peer.link.connected and not self.fence_problem
 
     def take_in_turn(self, peer: str, now_s: float) -> tuple[Payload | Ack | None, bool]:
         """The next frame for a peer, None if there is none now, and whether there may be another behind it."""
@@ -467,11 +505,35 @@ class Broker:
         if self.replacement is not None:
             first_s = _earlier_s(first_s, self.replacement.wake_at_s())
         first_s = _earlier_s(first_s, self.moves.wake_at_s())
+        if self.draining is not None:
+            first_s = _earlier_s(first_s, self.draining.wake_at_s())
         if self.later:
             return self.now_s
         if self.gatekeeper is not None:
             first_s = _earlier_s(first_s, self.gatekeeper.wake_at_s())
         return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
+
+    def drain(self, targets: Sequence[str], now_s: float, *, carries: bool = False) -> str:
+        """Leave the network for good, when all clients have moved to other brokers; returns why that cannot be.
+
+        One that `carries` stays for its neighbours, who are linked by it, and only takes no clients any more.
+        """
+        if objection := objection_to_draining(self, targets, carries=carries):
+            return objection
+        if self.draining is not None:
+            self.draining.go_on(targets, carries=carries)
+        else:
+            self.draining = Draining(self, targets, carries=carries, now_s=now_s)
+        return ""
+
+    def drain_no_more(self) -> str:
+        """Stay, and take clients again; returns why that cannot be."""
+        if self.draining is None:
+            return f"{self.name} is not being drained"
+        if self.draining.phase == "leaving":
+            return f"{self.name} has said that it leaves"
+        self.draining = None
+        return ""
 
     def agent_names(self) -> list[str]:
         """The agents inside this broker, as the routing tables call them."""
@@ -543,23 +605,6 @@ class Broker:
         """Publications from the disk take their places in the input, before all others."""
         self._input.add_first(items)
 
-    def take_early(self, is_wanted: Callable[[str, Publish], bool]) -> list[tuple[str, Publish]]:
-        """Publications of neighbours that whoever asks deals with before their turn, with their sources.
-
-        None before routes are known, and none that waits for the end of an earlier stream or of an earlier link epoch.
-        """
-        if self._input.is_gated:
-            return []
-        peers, must_hold = self.peers, self.takeover.streams.must_hold
-        stale = [name for name, peer in peers.items() if peer.link.stale_count]
-        taken = self._input.take_publications(
-            lambda source, message: source not in stale and is_wanted(source, message) and not must_hold(message)
-        )
-        for source, _ in taken:
-            if source in peers and peers[source].link.did():
-                self._maybe_sendable[source] = None
-        return taken
-
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
@@ -584,11 +629,14 @@ class Broker:
         name, data = self._input.data.popleft()
         peer = self.peers.get(name)
         is_publication = type(data) is Publish
-        must_stop = self.takeover.holds_clients or (not self.disk_has_room and is_publication)
+        must_stop = self.takeover.holds_clients or (
+            is_publication and (not self.disk_has_room or bool(self.fence_problem))
+        )
         if must_stop and peer is not None and peer.role == "client":
             self._input.stop(name, data)
             return []
-        if is_publication and self.safe is None and not (self._awaited_ends or self._sweeps or self._returning):
+        waits = self._awaited_ends or self._sweeps or self._returning or self._divided
+        if is_publication and self.safe is None and not waits:
             if peer is not None and peer.link.did():
                 self._maybe_sendable[name] = None
             return self.through(name, data, now_s) if self.stages else self.route(name, data, now_s)  # type: ignore[arg-type]
@@ -611,10 +659,12 @@ class Broker:
     def _must_wait(self, name: str, data: AnyMessage, item: Item | None, now_s: float, *, is_stale: bool) -> bool:
         """Whether something must wait although its turn has come; then it goes on by `release`."""
         streams = self.takeover.streams
+        if self.replacement is not None and self.replacement.divisions.must_wait((name, data, item)):
+            return True
         match data:
             case Publish() if streams.must_hold(data):
                 streams.hold(name, data, item)
-            case Unadvertise() if streams.holds_from(name):
+            case Unadvertise() | Gap() if streams.holds_from(name):
                 peer = self.peers.get(name)
                 streams.hold_behind((name, data, item, -1 if is_stale or peer is None else peer.epoch))
             case Unadvertise() if self.safe is not None and self.safe.must_wait_for_disk(name):
@@ -631,6 +681,10 @@ class Broker:
         """A data message whose turn has come: a publication or a marker."""
         if isinstance(data, Publish):
             effects = self.through(source, data, now_s)
+        elif isinstance(data, OneWay):
+            effects = []
+            if self.replacement is not None:
+                self.replacement.one_way(source, data)
         else:
             peer = self.peers.get(source)
             effects = [] if peer is None else self._control(peer, data, now_s, is_stale=is_stale)
@@ -639,24 +693,41 @@ class Broker:
         return effects
 
     def release(self, held: Iterable[Held], now_s: float) -> list[Effect]:
-        """What has waited goes on: for the end of an earlier stream, for the disk, or for a record."""
+        """What has waited goes on: for its order, the end of an earlier stream, the disk, or a record."""
         effects: list[Effect] = []
         for source, message, item in held:
             if isinstance(message, Handover) and self.moves.must_wait(source, message, item, now_s):
+                continue
+            if isinstance(message, Publish) and self.takeover.streams.must_hold(message):
+                self.takeover.streams.hold(source, message, item)
                 continue
             if self.safe is not None:
                 self.safe.retention.clear()
             effects += self._process(source, message, item, now_s)
         self._input.let_go()
         for source, end, item, epoch in self.takeover.streams.released_ends():
-            if self.safe is not None:
-                self.safe.retention.clear()
-            peer = self.peers.get(source)
-            is_stale = peer is None or peer.epoch != epoch
-            effects += self._process(source, end, item, now_s, is_stale=is_stale)
+            if isinstance(end, Handover):
+                if self.safe is not None:
+                    self.safe.retention.clear()
+                if self.moves.must_wait(source, end, item, now_s):
+                    continue
+            effects += self.release_marker((source, end, item), epoch, now_s)
         if self._sweeps:
             self.takeover.sweep_what_is_due(now_s)
         return effects
+
+    def release_marker(self, held: Held, epoch: int, now_s: float) -> list[Effect]:
+        """A marker that has waited behind publications goes on; it was said in an epoch of its link."""
+        source, marker, item = held
+        if self.safe is not None:
+            self.safe.retention.clear()
+        peer = self.peers.get(source)
+        is_stale = peer is None or peer.epoch != epoch
+        return self._process(source, marker, item, now_s, is_stale=is_stale)
+
+    def hear_last(self, name: str, marker: AnyMessage) -> None:
+        """A neighbour that is gone says this behind all that has come from it."""
+        self._input.add(name, [marker], 0)
 
     def through(self, source: str, message: Publish, now_s: float) -> list[Effect]:
         """Take a publication through the stages that are in force, and route it."""
@@ -709,7 +780,8 @@ class Broker:
                 effects += self._queue_is_full(to)
         if self.safe is not None:
             for hop in hops:
-                self.safe.retention.note(peers[hop].link)
+                queue = peers[hop].queue
+                self.safe.retention.note(queue.last if isinstance(queue, ScheduledQueue) else peers[hop].link)
         for effect in effects:  # behind the publication, for the end of a publisher's advertisements ends routes
             if isinstance(effect, Close):
                 self.remove_peer(effect.peer, now_s)
@@ -761,6 +833,7 @@ class Broker:
 
     def _drop_oldest(self, peer: Peer) -> None:
         """Give up the publication that has waited longest for a slow client, and count it."""
+        self.gaps.about_to_drop(peer)
         dropped = peer.link.drop_oldest_data()
         if dropped is not None:
             self.counters.dropped_count += 1
@@ -807,10 +880,20 @@ class Broker:
                 return self.reach.members_came(peer, names, addresses, now_s)
             case Gone(names=names):
                 self.reach.members_gone(peer, names, now_s)
-            case Handover() | Complete() | Guard() | GuardAll() | Guarded() if peer.role != "broker":
+            case Handover() | Complete() | Guard() | GuardAll() | Guarded() | Leaving() | Gap() | GapQuestion() if (
+                peer.role != "broker"
+            ):
                 self.refuse(peer, "", "only brokers say this", now_s)
+            case Leaving():
+                peer.leaves = True
+                self.records.look_for_guardian(now_s)
             case MoveIn():
+                self.gaps.moves_in(name)
                 self.moves.move_in(peer, message, now_s)
+            case Gap():
+                self.gaps.passes(peer, message, now_s)
+            case GapQuestion():
+                self.gaps.asked(peer, message, now_s)
             case Handover():
                 self.moves.handover(peer, message, now_s)
             case Complete():
@@ -864,7 +947,7 @@ class Broker:
     def send(self, name: str, message: AnyMessage, now_s: float) -> None:
         """Put a message into the output queue for a neighbour, client or agent."""
         peer = self.peers.get(name)
-        if peer is not None:
+        if peer is not None and is_known(message, peer.version):
             self._maybe_sendable[name] = None
             if is_control(message):
                 peer.link.enqueue(message, now_s)
@@ -895,6 +978,7 @@ class Broker:
 
     def learned(self, now_s: float) -> None:
         """All routes are known: go on with what has waited for them, the disk's first."""
+        self.gaps.learned(now_s)
         if self.safe is not None:
             self.safe.learned(now_s)
         self._input.gate(is_closed=False)
@@ -928,11 +1012,6 @@ class Broker:
         if self._observer is not None:
             self._observer.passed_by_stand_in(message)
 
-    def may_come_late(self, publisher: str, first: int, last: int) -> None:
-        """Publications of a publisher may come behind later ones, from the first to the last of these numbers."""
-        if self._observer is not None:
-            self._observer.may_come_late(publisher, first, last)
-
     def client_known(self, peer: Peer, filters: Sequence[Filter]) -> None:
         """A client of an earlier incarnation is known, with all it wants."""
         if self.replacement is not None:
@@ -942,6 +1021,11 @@ class Broker:
         """A neighbour's subscription is known: what has passed may have to follow, by some protocols."""
         if self.replacement is not None:
             self.replacement.late_subscription(peer, filter)
+
+    def settle_divisions(self) -> None:
+        """A takeover has come further: others may wait for the word that all is in order."""
+        if self.replacement is not None:
+            self.replacement.divisions.settle()
 
     def begin_assistance_if_still(self, now_s: float) -> None:
         """A publisher's move has passed; an assistant may have waited for that."""
@@ -1002,6 +1086,8 @@ class Broker:
             self._watch.add(peer)
         if self.gatekeeper is not None:
             self.gatekeeper.wake(now_s)
+        if self.draining is not None:
+            effects = [*effects, *self.draining.wake(now_s)]
         return effects if self.channels is None else [*effects, *self.channels.wake(now_s)]
 
 

@@ -129,6 +129,11 @@ class DurableDelivery(SafeDelivery):
         return sequence if logged_session == session else 0
 
     @property
+    def holds_on_disk(self) -> bool:
+        """Whether publications are on the disk, or on their way there, that have not reached all who want them."""
+        return bool(self._unstored or self._owed) or self.has_more_on_disk or any(map(self._is_on_disk, self._logged))
+
+    @property
     def has_more_on_disk(self) -> bool:
         """Whether publications from the disk have not passed yet."""
         return bool(self._to_come or self._recovered)
@@ -159,6 +164,7 @@ class DurableDelivery(SafeDelivery):
             else:
                 self._broker.later += self._broker.release([held], self._broker.now_s)
         if not self._to_come:
+            self._broker.gaps.disk_passed(self._broker.now_s)
             self._broker.moves.resume_all(self._broker.now_s)
 
     # ---- advertisements that end before what they announce has arrived ----
@@ -251,6 +257,7 @@ class DurableDelivery(SafeDelivery):
                 if record.leaving_for > record.stay:
                     self._departed[publisher, record.session] = record.leaving_for
         if not broker.takeover.is_learning:
+            broker.gaps.learned(now_s)
             self.learned(now_s)
 
     def departed(self) -> list[Passing]:
@@ -270,6 +277,8 @@ class DurableDelivery(SafeDelivery):
             self._to_come[source] = self._to_come.get(source, 0) + 1
             first.append((source, message))
         self._broker.let_in_first(first)
+        if not first:
+            self._broker.gaps.disk_passed(now_s)
         for publisher in list(self._owed):
             self._end_owed(publisher)
 

@@ -13,7 +13,7 @@ A broker that does not know its routes yet holds all data back (`is_gated`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from trimtab.broker.peers import Peer
 from trimtab.protocol.messages import AnyMessage, Publish, is_control
@@ -89,19 +89,6 @@ class InputQueues:
         """What a source has said and what waits for its turn is void."""
         for queue in (self.data, self.held):
             _keep(queue, [item for item in queue if item[0] != source])
-
-    def take_publications(self, is_wanted: Callable[[str, Publish], bool]) -> list[tuple[str, Publish]]:
-        """Take publications out before their turn, in the order of each source."""
-        taken: list[tuple[str, Publish]] = []
-        for queue in (self.held, self.data):
-            left: list[Item] = []
-            for source, message in queue:
-                if isinstance(message, Publish) and is_wanted(source, message):
-                    taken.append((source, message))
-                else:
-                    left.append((source, message))
-            _keep(queue, left)
-        return taken
 
     def congest(self, peer: Peer) -> None:
         """The output queue of a peer is above its mark."""

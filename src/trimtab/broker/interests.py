@@ -77,9 +77,6 @@ class Interests:
         What was said in an earlier epoch of the link does not end what was told again since.
         """
         id = message.id
-        replacement = self._broker.replacement
-        if replacement is not None and replacement.assistance.defers_end(peer, message):
-            return
         route = self._tables.advertisements.get(id)
         if not self._owns(peer, route, id, now_s) or route is None:
             return
@@ -109,6 +106,7 @@ class Interests:
                 known = KnownAdvertisement(id, self._tables.advertisements[id].filter)
                 self._broker.safe.advertisement_ended(peer, known, now_s)
             self._broker.records.ended(peer, id, now_s)
+            self._broker.gaps.announces_less(peer.name)
         self._end_advertisement(peer.name, id, now_s)
 
     def _end_advertisement(self, hop: str, id: str, now_s: float) -> None:
@@ -158,6 +156,11 @@ class Interests:
     def _end_subscription(self, hop: str, id: str, now_s: float) -> None:
         self._subscription_confirmations.forget((id, hop))
         self.say(self._tables.remove_subscription(id, hop), now_s)
+
+    def is_in_force(self, id: str, hop: str) -> bool:
+        """Whether a subscription from there is known, and all neighbours that must know it do."""
+        route = self._tables.subscriptions.get(id)
+        return route is not None and hop in route.hops and not self._subscription_confirmations.awaits((id, hop))
 
     # ---- clients of an earlier incarnation ----
 

@@ -91,6 +91,7 @@ class Moves:
             return
         is_new = not peer.old_broker
         peer.stay, peer.cause = message.stay, message.cause
+        peer.accepted_before = max(message.accepted, peer.accepted_before)
         for known in message.subscriptions:
             request = Subscribe(id=known.id, filter=known.filter, within_s=known.within_s, cause=message.cause)
             broker.interests.subscribe(peer, request, now_s)
@@ -115,6 +116,8 @@ class Moves:
         known.update(each.id for each in message.advertisements)
         if len(known) > broker.config.filters_per_client_max_count:
             return f"a client may have at most {broker.config.filters_per_client_max_count:,} filters here"
+        if broker.draining is not None and not (peer.old_broker or peer.subscriptions or peer.advertisements):
+            return broker.draining.objection_to_move()
         return broker.objection_to_publisher(peer.name) if message.advertisements and not peer.old_broker else ""
 
     def _hand_over_to_here(self, peer: Peer, now_s: float) -> None:
@@ -198,10 +201,13 @@ class Moves:
         return replacement is not None and neighbour is not None and replacement.assistance.divides(neighbour)
 
     def must_wait(self, source: str, message: Handover, item: Item | None, now_s: float) -> bool:
-        """Whether the marker waits: for publications of an earlier incarnation, and for the record of what it does."""
+        """Whether the marker waits: for publications that stand before it, and for the record of what it does."""
         broker = self._broker
         if broker.takeover.returning:
             broker.takeover.hold_handover((source, message, item))
+            return True
+        if broker.takeover.streams.holds_from(source):
+            broker.takeover.streams.hold_behind((source, message, item, -1))
             return True
         if message.old_broker != broker.name:
             return False

@@ -22,7 +22,6 @@ class BrokerObserver(Protocol):
     ...     def lease_lapsed(self, client: str, subscriptions: Iterable[str]) -> None: ...
     ...     def passed_by_stand_in(self, message: Publish) -> None: ...
     ...     def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None: ...
-    ...     def may_come_late(self, publisher: str, first: int, last: int) -> None: ...
     >>> observer: BrokerObserver = Counting()
     """
 
@@ -49,6 +48,3 @@ class BrokerObserver(Protocol):
 
     def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None:
         """A client has moved on and was away for too long to hear the end of its stay; this is given up."""
-
-    def may_come_late(self, publisher: str, first: int, last: int) -> None:
-        """An assistant is gone: publications with these numbers may come behind later ones, and are dropped then."""

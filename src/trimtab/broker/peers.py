@@ -12,7 +12,7 @@ from trimtab.language import Filter
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.frames import Role, Sendable
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import ClientRecord
+from trimtab.protocol.messages import VERSION, ClientRecord
 
 NEVER_S: Final = float("inf")
 
@@ -43,11 +43,15 @@ class Peer:
         """The epoch of a neighbour's incarnation, the highest that is known."""
         self.epoch = 1
         """The epoch of the link: another one begins when either end has lost its memory."""
+        self.version = VERSION
+        """The version of the wire protocol that is spoken with it, as far as is known."""
         self.link = link
         self.queue: DataQueue = link.data
         """Where data for it is put: the queue of its link, except while that must wait for a replica's routes."""
         self.again_count = 0
         """Data messages that were put into its queue at once: they went out in an earlier link epoch, or come late."""
+        self.leaves = False
+        """Whether a neighbour has said that it is gone for good when its connection ends."""
         self.assists = ""
         """The broker whose load it shares, if it does."""
         self.queue_max_count = queue_max_count
@@ -55,6 +59,8 @@ class Peer:
         self.last_sequence = 0
         self.accepted_sequence = 0
         """The publication of the client that is being processed, if it was accepted."""
+        self.accepted_before = 0
+        """Up to here the client knew its publications to be accepted when it came, elsewhere or here before."""
         self.safe_sequence = 0
         """Up to here the client's publications are safe, where that is promised."""
         self.accepted_owed = False

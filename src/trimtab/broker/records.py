@@ -244,10 +244,10 @@ class Records:
             self._go_on(now_s)
         peers = self._broker.peers
         known = peers.get(self._guardian)
-        if known is not None and known.link.connected:
+        if known is not None and known.link.connected and not known.leaves:
             return
         there = sorted(each.name for each in peers.values() if each.role == "broker" and not each.assists)
-        ready = [name for name in there if peers[name].link.connected and not takeover.is_being_told(name)]
+        ready = [name for name in there if _can_guard(peers[name]) and not takeover.is_being_told(name)]
         guardian = next(iter(ready), self._guardian if known is not None else "")
         if guardian and guardian != self._guardian:
             self._guardian = guardian
@@ -309,6 +309,10 @@ class Records:
         """The records of an earlier incarnation had this version; what is later than those has yet to be kept."""
         if version > self._last_version:
             self._last_version = self._kept_version = version
+
+
+def _can_guard(peer: Peer) -> bool:
+    return peer.link.connected and not peer.leaves
 
 
 def head_of(peer: Peer) -> ClientRecord:

@@ -14,9 +14,9 @@ from trimtab.broker.assistant import AssistantDuties
 from trimtab.broker.late import LateRoutes
 from trimtab.broker.peers import Peer
 from trimtab.language import Filter
-from trimtab.protocol.effects import Assist, Effect, Replace
+from trimtab.protocol.effects import Assist, Close, Effect, Replace
 from trimtab.protocol.frames import Hello
-from trimtab.protocol.messages import AnyMessage, Neighbours, Progress, Publish
+from trimtab.protocol.messages import AnyMessage, Neighbours, OneWay, Progress, Publish, TwoWays
 from trimtab.replication.config import ReplicationConfig
 from trimtab.replication.detection import Signs, Verdict
 from trimtab.replication.watch import NeighbourWatch
@@ -32,12 +32,16 @@ class Replacement:
         self._broker = broker
         self.config = config
         self._watch = NeighbourWatch(broker.name, broker.config.address, config)
-        self.assistance = Assistance(broker, config.progress_every_s)
+        if broker.config.replica and not broker.config.assists:
+            for name in broker.config.neighbours:
+                self._watch.expect(name, broker.now_s)
+        self.assistance = Assistance(broker, config)
         """Brokers that share the load of neighbours, or of this one."""
+        self.divisions = self.assistance.divisions
         self._duties: LateRoutes | AssistantDuties | None = None
         """What a replica that does not wait does until it knows all routes, or an assistant does besides."""
         if broker.config.assists:
-            self._duties = AssistantDuties(broker, config.kept_max_count)
+            self._duties = AssistantDuties(broker, config)
         elif broker.config.replica in ("basic", "incremental", "incremental-ordered"):
             self._duties = LateRoutes(broker, config.kept_max_count)
 
@@ -51,8 +55,10 @@ class Replacement:
             self._duties.neighbour_came(peer)
 
     def neighbour_away(self, peer: Peer, now_s: float) -> None:
-        """A neighbour was asked to end, and returns; its assistant, if it has one, ends with it."""
-        self.assistance.gone(peer, now_s)
+        """A neighbour was asked to end, and returns; an assistant does not."""
+        if peer.assists:
+            self._broker.remove_peer(peer.name, now_s)
+            return
         self._watch.away(peer.name, now_s)
 
     def assistant_came(self, peer: Peer, hello: Hello, now_s: float) -> None:
@@ -64,7 +70,7 @@ class Replacement:
 
     def neighbour_gone(self, peer: Peer, now_s: float) -> None:
         """A link was taken away for good."""
-        self.assistance.gone(peer, now_s)
+        self.divisions.gone(peer)
         self._watch.gone(peer.name)
         self.tell_neighbours(now_s)
 
@@ -99,16 +105,22 @@ class Replacement:
 
     def wake_at_s(self) -> float | None:
         """When there is something to do."""
-        times_s = (self._watch.wake_at_s(), self.assistance.wake_at_s())
+        times_s = [self._watch.wake_at_s(), self.assistance.wake_at_s()]
+        if isinstance(self._duties, AssistantDuties):
+            times_s.append(self._duties.wake_at_s())
         return min((time_s for time_s in times_s if time_s is not None), default=None)
 
     def wake(self, now_s: float) -> list[Effect]:
         """Do what is due."""
-        effects = self.assistance.wake(now_s)
+        self.assistance.wake(now_s)
+        if isinstance(self._duties, AssistantDuties):
+            self._duties.wake(now_s)
+        effects: list[Effect] = []
         for wanted in self._watch.look(self._signs_of, self._ask, now_s):
             if self.assistance.is_assistant(wanted.broker):
                 if isinstance(wanted, Replace):
                     self._broker.remove_peer(wanted.broker, now_s)
+                    effects.append(Close(wanted.broker, f"it seems to have failed: {wanted.why}"))
             elif self.assistance.has_assistant(wanted.broker) and isinstance(wanted, Assist):
                 pass
             elif not self._broker.config.assists:
@@ -116,7 +128,9 @@ class Replacement:
         return effects
 
     def _signs_of(self, name: str) -> Signs:
-        peer = self._broker.peers[name]
+        peer = self._broker.peers.get(name)
+        if peer is None:
+            return Signs(False, 0, 0)
         return Signs(peer.link.connected, peer.link.expects + peer.link.acks_count, len(peer.queue))
 
     def _ask(self, name: str) -> None:
@@ -126,7 +140,7 @@ class Replacement:
     def held(self) -> list[Publish]:
         """Publications that are kept for late subscriptions, or wait until those before them have come."""
         kept = [] if self._duties is None else self._duties.kept()
-        return [*kept, *self.assistance.held()]
+        return [*kept, *(message for _, message in self.divisions.held())]
 
     # ---- protocols that do not wait ----
 
@@ -136,6 +150,7 @@ class Replacement:
             self._duties.end()
             if isinstance(self._duties, LateRoutes):
                 self._duties = None
+        self.divisions.settle()
 
     def heard_all_from(self, neighbour: str) -> None:
         """A neighbour has told all its subscriptions."""
@@ -162,15 +177,22 @@ class Replacement:
             case Progress() if isinstance(self._duties, AssistantDuties):
                 self._duties.progress(peer, message)
             case Progress():
-                return self.assistance.progress(peer, message, now_s)
+                self.assistance.progress(peer, message, now_s)
+            case TwoWays():
+                self.divisions.two_ways(peer, message)
             case _:
                 pass  # not about neighbours
         return []
 
     def from_assistant(self, peer: Peer, message: AnyMessage, now_s: float) -> list[Effect]:
         """A message of a broker that shares the load of a neighbour, or of this one."""
-        if isinstance(message, Progress):
-            return self.assistance.progress(peer, message, now_s)
         self._broker.takeover.from_assistant(peer, message, now_s)
         self.assistance.handle(peer, message, now_s)
         return []
+
+    def one_way(self, source: str, marker: OneWay) -> None:
+        """The marker has its turn behind which what comes from a neighbour takes one way."""
+        if isinstance(self._duties, AssistantDuties):
+            self._duties.one_way(source)
+        else:
+            self.divisions.one_way(source, marker)

@@ -120,6 +120,11 @@ class SafeDelivery:
         return []
 
     @property
+    def holds_on_disk(self) -> bool:
+        """Nothing is on any disk."""
+        return False
+
+    @property
     def has_more_on_disk(self) -> bool:
         """Nothing comes from any disk."""
         return False

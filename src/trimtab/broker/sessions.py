@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.peers import Peer, Watch
@@ -10,11 +10,16 @@ from trimtab.load.agents import ClientStayed, NeighboursChanged
 from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.frames import Hello, Role, Sendable, version_problem
-from trimtab.protocol.messages import ClientRecord, Gone, Members
+from trimtab.protocol.messages import VERSION, ClientRecord, Gone, Members
+from trimtab.protocol.versions import common_version, known
 from trimtab.replication.retention import RetainingLink
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker
+
+
+EPOCH_MAX: Final = 2**53
+"""No broker is started so often; beyond it not every language counts exactly."""
 
 
 class Sessions:
@@ -35,10 +40,16 @@ class Sessions:
         problem = self._problem_with(name, hello) or self._outgrown(hello)
         if problem:
             return [Close(name, problem)]
+        version = common_version(hello, broker.config.wire_version_max)
         peer = broker.peers.get(name)
+        if peer is not None:
+            peer.version = version
         if peer is not None and not self._goes_on(peer, hello):
             if peer.role == "broker" and not peer.assists and not hello.assists:
                 self._came_again(peer, hello, now_s)
+            elif hello.assists:
+                broker.remove_peer(name, now_s)
+                return [Close(name, f"{hello.assists} needs no assistant any more")]
             elif self._comes_back(peer, hello):
                 self._begin_link_again(peer, now_s)
             else:
@@ -46,28 +57,31 @@ class Sessions:
                 peer = None
         is_new = peer is None
         if peer is None:
-            peer = self._new_peer(name, hello.role, hello.session)
+            peer = self._new_peer(name, hello.role, hello.session, version)
             peer.incarnation = hello.epoch
             peer.stay = hello.stay
+        peer.incarnation = max(peer.incarnation, hello.epoch)
         peer.burned = max(peer.burned, hello.burned)
         peer.lease_ends_s = None
         peer.link.connect(hello.expects, now_s)
         self._watch.forget(peer)
         self._watch.add(peer)
         broker.touch(name)
+        broker.gaps.greeted(peer, hello, is_new=is_new)
         if is_new:
             self._came(peer, hello, now_s)
         broker.records.look_for_guardian(now_s)
         broker.settle_news()
         return []
 
-    def _new_peer(self, name: str, role: Role, session: str) -> Peer:
+    def _new_peer(self, name: str, role: Role, session: str, version: int = VERSION) -> Peer:
         broker = self._broker
         peer = Peer(name, role, session, broker.new_link(), self._queue_max_count(role))
+        peer.version = version
         peer.link.begin_behind(self._input.data_count_from(name))
         if broker.safe is not None and role == "client":
             peer.last_sequence = peer.safe_sequence = broker.safe.stored_until(name, session)
-        tail = self.tails.pop(name, ())
+        tail = known(self.tails.pop(name, ()), version)
         peer.link.data.extend(tail)
         peer.again_count = len(tail)
         broker.peers[name] = peer
@@ -92,7 +106,7 @@ class Sessions:
         """A neighbour greets that has lost its memory, or that we had forgotten."""
         replacement = self._broker.replacement
         if replacement is not None:
-            replacement.assistance.neighbour_came_again(peer, now_s)
+            replacement.divisions.came_again(peer)
         self._broker.takeover.begin_again(peer, hello, now_s)
         if replacement is not None:
             replacement.neighbour_came(peer, now_s)
@@ -101,6 +115,7 @@ class Sessions:
         """A client of an earlier incarnation: it is away, and has a lease; None if it has told all itself."""
         broker = self._broker
         peer = broker.peers.get(record.client)
+        broker.gaps.is_known(record.client)
         if peer is not None and (peer.session != record.session or peer.role != "client"):
             return None
         if peer is None:
@@ -120,7 +135,7 @@ class Sessions:
 
     def _problem_with(self, name: str, hello: Hello) -> str:
         broker, replacement = self._broker, self._broker.replacement
-        if problem := version_problem(hello):
+        if problem := version_problem(hello, broker.config.wire_version_max):
             return problem
         if hello.name != name or not name:
             return "the greeting's name is not the name of this connection"
@@ -128,6 +143,8 @@ class Sessions:
             return f"{name} is this broker's own name"
         if is_stream(name):
             return f"{name[:100]} is a name for the results of a channel, not for a {hello.role}"
+        if max(hello.epoch, hello.granted) > EPOCH_MAX:
+            return f"no incarnation has the number {max(hello.epoch, hello.granted)}; the highest is {EPOCH_MAX}"
         known = broker.peers.get(name)
         if known is not None and known.role != hello.role:
             return f"the name {name} belongs to a {known.role} already"
@@ -138,6 +155,8 @@ class Sessions:
                 return f"{name} has had its incarnation {hello.epoch} already, and must greet as a later one"
             if hello.role == "client" and known.link.connected:
                 return f"the name {name} is already in use"
+        if known is not None and known.session == hello.session and hello.stay < known.stay and hello.role == "client":
+            return f"stay {hello.stay} of {name} is over, for it has been here in its stay {known.stay}"
         if known is None and hello.role == "broker" and (cycle := broker.reach.cycle_with(name)):
             return cycle
         if known is None and hello.assists:
@@ -146,17 +165,27 @@ class Sessions:
             if hello.resumes:
                 return f"{broker.name} has given up {name}, which it knew before"
             return replacement.assistance.problem_with(hello)
+        if known is None and hello.role == "client" and broker.draining is not None:
+            if objection := broker.draining.objection_to_client():
+                return objection
         if known is None and hello.role == "client" and len(broker.peers) >= broker.config.clients_max_count:
             return f"this broker keeps at most {broker.config.clients_max_count:,} sessions"
         return ""
 
     def _outgrown(self, hello: Hello) -> str:
-        """Why this incarnation must greet again with a higher epoch: a neighbour knows one that is not lower."""
+        """Why this incarnation must greet again with a higher epoch: a neighbour knows one that is not lower.
+
+        So may a client, which need not be greeted again. Its word counts only until this broker knows all its routes,
+        for one that has served longer than that may be the earlier one.
+        """
         broker = self._broker
-        if hello.role != "broker" or hello.granted < broker.epoch or hello.resumes in ("", broker.config.session):
+        if hello.granted < broker.epoch or hello.resumes in ("", broker.config.session):
+            return ""
+        has_neighbours = any(peer.role == "broker" for peer in broker.peers.values())
+        if hello.role != "broker" and has_neighbours and not broker.takeover.is_learning:
             return ""
         broker.epoch = hello.granted + 1
-        return f"{broker.name} greets again, as its incarnation {broker.epoch}"
+        return "" if hello.role != "broker" else f"{broker.name} greets again, as its incarnation {broker.epoch}"
 
     def _goes_on(self, peer: Peer, hello: Hello) -> bool:
         """Whether both ends remember the same link."""
@@ -171,7 +200,7 @@ class Sessions:
     def _begin_link_again(self, peer: Peer, now_s: float) -> None:
         """What a client has not acknowledged goes over a new link; it tells all that it wants again."""
         broker, old, new = self._broker, peer.link, self._broker.new_link()
-        tail = old.undelivered_data()
+        tail = known(old.undelivered_data(), peer.version)
         self._input.remove_data_of(peer.name)  # it is said again, for it was not accepted
         peer.link, peer.queue = new, new.data
         peer.epoch += 1
@@ -190,6 +219,9 @@ class Sessions:
         peer = self._broker.peers.get(name)
         if peer is None:
             return
+        if peer.leaves:
+            self._broker.remove_peer(name, now_s)
+            return
         peer.link.disconnect()
         if peer.role == "client":
             peer.lease_ends_s = now_s + self._broker.config.client_lease_s
@@ -202,6 +234,8 @@ class Sessions:
     def remove(self, name: str, now_s: float) -> None:
         """A peer is gone, with all that is in force for it."""
         broker = self._broker
+        if name in broker.peers and broker.replacement is not None:
+            broker.replacement.divisions.leaves(broker.peers[name])
         peer = broker.peers.pop(name, None)
         if peer is None:
             broker.later += broker.takeover.gone(name, now_s)
@@ -220,6 +254,7 @@ class Sessions:
         broker, name = self._broker, peer.name
         broker.interests.end_all_from(name, now_s)
         broker.records.over(name, now_s)
+        broker.gaps.is_gone(name)
         broker.takeover.sweeps.pop(name, None)
         broker.takeover.look_for_returned(now_s)
         if broker.channels is not None:

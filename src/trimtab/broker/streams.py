@@ -4,7 +4,8 @@ A publisher publishes at its new broker when the end of its old stream (`Complet
 If one of them dies then, its neighbours send what it had not done to its successor, each in order, but between two
 links there is no order: the new stream may come first. So whoever has the end of an old stream in what it is about to
 send says so before (`Passing`), and publications of that stay, or of a later one, are held until it has come. Ends of
-advertisements from the same source are held behind them, for they end routes that these publications still need.
+advertisements and handovers from the same source are held behind them: they end routes that these publications still
+need.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from trimtab.protocol.messages import AnyMessage, Complete, Passing, Publish, Unadvertise
+from trimtab.protocol.messages import AnyMessage, Complete, Gap, Handover, Passing, Publish, Unadvertise
 from trimtab.replication.retention import Item
 
 Held = tuple[str, AnyMessage, Item | None]
 """A publication or marker that waits, where it came from, and its item where it is retained."""
 
 
-HeldEnd = tuple[str, Unadvertise, Item | None, int]
-"""The end of an advertisement that waits, where it came from, its item, and the link epoch in which it was said."""
+HeldEnd = tuple[str, Unadvertise | Handover | Gap, Item | None, int]
+"""A marker that waits behind publications, where it came from, its item, and the link epoch in which it was said."""
 
 
 class Streams:
@@ -61,11 +62,11 @@ class Streams:
         return any(each[0] == source for held in self._held.values() for each in held)
 
     def hold_behind(self, end: HeldEnd) -> None:
-        """The end of an advertisement waits for the publications of its source that are held."""
+        """A marker waits for the publications of its source that are held."""
         self._behind.append(end)
 
     def released_ends(self) -> list[HeldEnd]:
-        """Ends of advertisements that need not wait any more."""
+        """Markers that need not wait any more."""
         released = [each for each in self._behind if not self.holds_from(each[0])]
         self._behind = [each for each in self._behind if self.holds_from(each[0])]
         return released

@@ -38,6 +38,7 @@ from trimtab.protocol.messages import (
     Swept,
     Synced,
 )
+from trimtab.protocol.versions import known
 from trimtab.replication.retention import RetainingLink
 from trimtab.replication.wait_ready import WaitReadyQueue
 
@@ -109,8 +110,11 @@ class Takeover:
         if self.is_learning:
             self._records_due[name] = self._subscriptions_due[name] = None
         broker.reach.tell_members(peer, now_s)
+        tail = [*peer.link.undelivered_data(), *self._waiting_for(name)]
+        if broker.replacement is not None:
+            broker.replacement.divisions.epoch_began(peer, tail)
         broker.interests.begin_epoch(peer, now_s)
-        for message in (*peer.link.undelivered_data(), *self._waiting_for(name)):
+        for message in tail:
             if isinstance(message, Complete) and not message.is_lost:
                 broker.send(name, Passing(client=message.client, session=message.session, stay=message.stay), now_s)
         from_disk = [] if broker.safe is None else broker.safe.departed()
@@ -135,7 +139,7 @@ class Takeover:
     def begin_again(self, peer: Peer, hello: Hello, now_s: float) -> None:
         """A neighbour has lost its memory: what it had not done goes to its successor, behind all that is told."""
         broker, name, old = self._broker, peer.name, peer.link
-        tail = [*old.undelivered_data(), *self._waiting_for(name)]
+        tail = known([*old.undelivered_data(), *self._waiting_for(name)], peer.version)
         queue = self._wait_ready.pop(name, None)
         if queue is not None:
             queue.end()
@@ -204,6 +208,14 @@ class Takeover:
         """Whether it is not known yet which clients the earlier incarnation had, and whether their stays went on."""
         return self.is_learning and bool(self._records_due)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all is known, and neighbours have said again what only they had: one more death loses nothing."""
+        peers = self._broker.peers
+        return not self.is_learning and not any(
+            name in peers and peers[name].role == "broker" for name in self.returning
+        )
+
     def is_synced(self, name: str) -> bool:
         """Whether a neighbour has told all advertisements in the present epoch of its link."""
         return name not in self._unsynced
@@ -253,6 +265,8 @@ class Takeover:
         self.sweep_if_due(peer, now_s)
         if peer.role != "broker":
             peer.has_told_all = True
+            peer.accepted_before = max(message.accepted, peer.accepted_before)
+            broker.gaps.told_all(peer, now_s)
             self.returning[peer.name] = message.sequence
             self.look_for_returned(now_s)
             return
@@ -270,6 +284,8 @@ class Takeover:
         broker, name = self._broker, peer.name
         if peer.link.stale_count or self.streams.holds_from(name):
             return
+        if broker.replacement is not None and broker.replacement.divisions.holds_from(name):
+            return
         if broker.safe is not None and broker.safe.must_wait_for_disk(name):
             return
         if self.sweeps.pop(name, 0) == peer.epoch:
@@ -286,6 +302,8 @@ class Takeover:
 
     def must_wait_to_confirm(self, hop: str) -> bool:
         """Whether nothing can be said to be in force yet that came from there."""
+        if self._broker.fence_problem:
+            return True
         return self.is_learning or any(name != hop for name in self._unsynced)
 
     def _go_on(self, now_s: float) -> None:
@@ -375,6 +393,7 @@ class Takeover:
             handovers, self._handovers = self._handovers, []
             self._broker.later += self._broker.release(handovers, now_s)
             self._broker.moves.resume_all(now_s)
+            self._broker.settle_divisions()
 
     def _forget_tail(self, neighbour: str, now_s: float) -> None:
         if neighbour in self.returning:

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from trimtab.cli.bench_attacks_command import bench_attacks
+from trimtab.cli.bench_durable_command import bench_durable
+from trimtab.cli.bench_nemesis_command import bench_nemesis
 from trimtab.cli.bench_report_command import bench_report
+from trimtab.cli.bench_restart_command import bench_restart
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
@@ -27,7 +30,10 @@ app = typer.Typer(help="Measure how fast things are on this machine.", no_args_i
 
 
 app.command("attacks")(bench_attacks)
+app.command("durable")(bench_durable)
+app.command("nemesis")(bench_nemesis)
 app.command("report")(bench_report)
+app.command("restart")(bench_restart)
 
 
 @app.callback()

@@ -36,7 +36,7 @@ def log_verify(
     """
     import msgspec
 
-    from trimtab.network.log_contents import PublicationLogError
+    from trimtab.broker.log.log_contents import PublicationLogError
     from trimtab.network.log_verification import verify
 
     try:

@@ -12,6 +12,7 @@ from trimtab.cli import (
     bench_commands,
     coordinator_command,
     demo_command,
+    drain_command,
     lab_commands,
     language_commands,
     link_commands,
@@ -57,6 +58,7 @@ app.add_typer(log_commands.app, name="log")
 app.command("replace")(replace_commands.replace)
 app.command("assist")(replace_commands.assist)
 app.command("restart")(restart_commands.restart)
+app.command("drain")(drain_command.drain)
 app.command("standby")(replace_commands.standby)
 app.command("move")(move_command.move)
 app.add_typer(bench_commands.app, name="bench")

@@ -19,8 +19,9 @@ from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
 from trimtab.network.client import Client
 from trimtab.network.clock import now_s
 from trimtab.network.subscription import Delivery, Subscription
+from trimtab.protocol.effects import GapNotice
 from trimtab.protocol.messages import WireValue
-from trimtab.protocol.records import DeliveryRecord, Recorder
+from trimtab.protocol.records import DeliveryRecord, GapRecord, Recorder
 
 LINES_AHEAD_COUNT: Final = 5_000
 """Lines of standard input that are read before they are published."""
@@ -47,6 +48,7 @@ async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
     if recorder is not None:
         client.on_move = recorder.record
     printed = _Printed(client, recorder)
+    client.on_gap = lambda notice: printed.add_gap(notice, as_json=as_json)
     try:
         subscription = await client.subscribe(*filters, channels=channels, within_s=within_s)
         with _stopping_on_sigterm():
@@ -76,6 +78,26 @@ class _Printed:
         self._recorder = recorder
         self.count = 0
         self.late_count = 0
+
+    def add_gap(self, notice: GapNotice, *, as_json: bool) -> None:
+        """Say at once that something may be lost: as a line for people, or as an object among the deliveries."""
+        if as_json:
+            sys.stdout.write(_gap_as_json(notice))
+            sys.stdout.flush()
+        else:
+            typer.echo(_gap_as_text(notice), err=True)
+        if self._recorder is not None:
+            self._recorder.record(
+                GapRecord(
+                    time_s=now_s(),
+                    client=self._client.name,
+                    broker=self._client.broker,
+                    publisher=notice.publisher,
+                    first=notice.first,
+                    last=notice.last,
+                    reason=notice.reason,
+                )
+            )
 
     def add(self, delivery: Delivery) -> None:
         self.count += 1
@@ -110,6 +132,21 @@ async def _print_deliveries(subscription: Subscription, count: int | None, print
 def _as_text(delivery: Delivery) -> str:
     late = f"  (late: {delivery.delay_s:.3f} s)" if delivery.late_for else ""
     return f"{delivery.publisher} {delivery.sequence} {delivery.publication}{late}\n"
+
+
+def _gap_as_text(notice: GapNotice) -> str:
+    if not notice.publisher:
+        return f"gap: publications may be lost: {printable(notice.reason)}"
+    if notice.last is None:
+        numbers = f"{notice.first} and later, up to its next delivery"
+    else:
+        numbers = str(notice.first) if notice.first == notice.last else f"{notice.first} to {notice.last}"
+    return f"gap: {printable(notice.publisher)} {numbers} may be lost: {printable(notice.reason)}"
+
+
+def _gap_as_json(notice: GapNotice) -> str:
+    gap = {"publisher": notice.publisher, "first": notice.first, "last": notice.last, "reason": notice.reason}
+    return json.dumps({"gap": gap}, ensure_ascii=False) + "\n"
 
 
 def _as_json(delivery: Delivery) -> str:

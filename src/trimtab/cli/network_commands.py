@@ -23,7 +23,9 @@ from trimtab.protocol.messages import WireValue
 if TYPE_CHECKING:
     from trimtab.lab.record_files import RecordFiles
     from trimtab.network.address import Address
+    from trimtab.network.ending import Ending
     from trimtab.network.network_file import NetworkPlan
+    from trimtab.network.replication_settings import ReplicaOrder
 
 WRITE_RECORDS_AFTER_S: Final = 5.0
 """While a process runs, its records can be read so long after they were made."""
@@ -97,6 +99,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     """
     import logging
 
+    from trimtab.cli.process_end import serve_to_the_end
     from trimtab.network.broker_process import SecondReplicaError, serve
     from trimtab.network.publication_log import PublicationLogError
     from trimtab.network.state_file import StateFileError
@@ -120,16 +123,21 @@ def broker(  # noqa: PLR0917 (each one is an option)
     options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]
     try:
         with record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder:
-            begins_again = serve(
-                plan,
-                name,
-                lambda: typer.echo("ready"),
-                file=network,
-                order=order,
-                stop_with_pid=stop_with,
-                recorder=recorder,
-                replica_options=options,
-            )
+
+            def serve_once(order: ReplicaOrder | None) -> Ending:
+                return serve(
+                    plan_of(network),
+                    name,
+                    lambda: typer.echo("ready"),
+                    file=network,
+                    order=order,
+                    stop_with_pid=stop_with,
+                    recorder=recorder,
+                    replica_options=options,
+                )
+
+            again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
+            serve_to_the_end(serve_once, order, network, again)
     except (SecondReplicaError, PublicationLogError, StateFileError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -137,8 +145,6 @@ def broker(  # noqa: PLR0917 (each one is an option)
         reason = os.strerror(error.errno) if error.errno else str(error)
         typer.echo(f"broker {name} cannot listen at {listen or plan.broker(name).listen}: {reason}", err=True)
         raise typer.Exit(1) from None
-    if begins_again:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def sub(  # noqa: PLR0917 (each one is an option)
@@ -299,8 +305,10 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
         from trimtab.cli.network_up import (
             disks_table,
             failures_table,
+            fences_table,
             has_disk_news,
             has_failures,
+            has_fences,
             peers_table,
             status_table,
         )
@@ -313,6 +321,8 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
             console.print(channels_table(found))
         if has_failures(found):
             console.print(failures_table(found))
+        if has_fences(found):
+            console.print(fences_table(found))
         if has_disk_news(found):
             console.print(disks_table(found))
         console.print(peers_table(found))

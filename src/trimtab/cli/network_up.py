@@ -75,6 +75,8 @@ def _watch_in_terminal(network: Network, log: IO[bytes], stop: StopSignals) -> d
             tables = [status_table(statuses), *([balancing_table(statuses)] if has_policy(statuses) else [])]
             if has_failures(statuses):
                 tables.append(failures_table(statuses))
+            if has_fences(statuses):
+                tables.append(fences_table(statuses))
             if has_disk_news(statuses):
                 tables.append(disks_table(statuses))
             live.update(Group(*tables, Text(_tail(log))))
@@ -170,6 +172,22 @@ def failures_table(statuses: Statuses) -> Table:
             outcome = f"replaced {failure.replaced_s - failure.noticed_s:.2f} s later ({failure.protocol})"
         ago = f"{max(0.0, now_s - failure.noticed_s):,.0f} s ago"
         table.add_row(failure.broker, ago, name, failure.why, Text(outcome))
+    return table
+
+
+def has_fences(statuses: Statuses) -> bool:
+    """Whether a broker acknowledges nothing, because it may have been replaced."""
+    return any(status is not None and status.fenced for status in statuses.values())
+
+
+def fences_table(statuses: Statuses) -> Table:
+    """One line for each broker that is fenced, and why."""
+    table = Table(title="Fenced: nothing is acknowledged there")
+    for title in ("broker", "why"):
+        table.add_column(title, overflow="fold")
+    for name, status in statuses.items():
+        if status is not None and status.fenced:
+            table.add_row(name, Text(printable(status.fenced), style="bold red"))
     return table
 
 

@@ -10,6 +10,8 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
+    from trimtab.network.ending import Ending
+    from trimtab.network.membership import StoodBy
     from trimtab.network.network_file import BrokerEntry, NetworkPlan
     from trimtab.network.replication_settings import ReplicaOrder
 
@@ -41,8 +43,8 @@ def replica_order(
         refuse(f"--replica: no protocol of replication is called {protocol}; there are {', '.join(PROTOCOLS)}")
     if reorders and not assists:
         refuse("--reorder is for --assist")
-    if assists and plan.options.acknowledges != "received":
-        refuse(f"--assist: what is {plan.options.acknowledges} is kept for one broker, and cannot take two ways")
+    if assists and not reorders and plan.options.acknowledges != "received":
+        refuse(f"--assist: what is {plan.options.acknowledges} stays in order only with --reorder")
     if plan.options.acknowledges != "received" and protocol != "synchronous":
         refuse(f"--replica {protocol}: what is {plan.options.acknowledges} stays so only with the protocol synchronous")
     try:
@@ -87,6 +89,7 @@ def standby(
     import logging
     import os
 
+    from trimtab.cli.process_end import serve_to_the_end
     from trimtab.network.address import Address
     from trimtab.network.broker_process import SecondReplicaError, serve
     from trimtab.network.loops import run
@@ -103,8 +106,14 @@ def standby(
         refuse(f"{network} has no [[standby]]; say where to wait with --listen HOST:PORT")
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
 
+    stood_by: StoodBy | None = None
+
     async def wait() -> ReplicaOrder | None:
-        return await StandBy(plan, address, stop_with).wait()
+        nonlocal stood_by
+        waiting = StandBy(plan, address, stop_with)
+        order = await waiting.wait()
+        stood_by = waiting.stood_by
+        return order
 
     at = str(address)
     try:
@@ -112,7 +121,21 @@ def standby(
         if order is not None:
             at = order.listen
             options = ["--quiet"] if quiet else []
-            serve(plan, order.broker, file=network, order=order, stop_with_pid=stop_with, replica_options=options)
+            name = order.broker
+
+            def serve_once(order: ReplicaOrder | None) -> Ending:
+                return serve(
+                    _plan_of(network),
+                    name,
+                    file=network,
+                    order=order,
+                    stop_with_pid=stop_with,
+                    replica_options=options,
+                    stood_by=stood_by,
+                )
+
+            again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
+            serve_to_the_end(serve_once, order, network, again)
     except (SecondReplicaError, PublicationLogError, StateFileError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -162,7 +185,7 @@ def assist(
     """Start an assistant that shares the load of a broker: each publication goes where it waits least.
 
     Waits until the assistant knows all routes. Without --reorder publications may overtake each other. The assistant
-    ends with the broker, or when its process is asked to end.
+    leaves by itself when it was not needed for `relieved_after_s`, when somebody near it fails, or when it is asked to.
 
     \b
     Example:
@@ -174,10 +197,9 @@ def assist(
     from trimtab.protocol.frames import AssistRequest
 
     plan = _plan_for(broker, network, protocol)
-    if plan.options.acknowledges != "received":
-        refuse(
-            f'{network}: acknowledges = "{plan.options.acknowledges}": what is kept for one broker cannot take two ways'
-        )
+    if plan.options.acknowledges != "received" and (not reorder or protocol not in (None, "synchronous")):
+        level = plan.options.acknowledges
+        refuse(f'{network}: acknowledges = "{level}" needs --reorder and the protocol synchronous')
 
     async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
         request = AssistRequest(broker, protocol or "", reorder)

@@ -9,8 +9,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.network.network_file import BrokerEntry
-    from trimtab.protocol.frames import BrokerStatus
+    pass
 
 LOOK_AGAIN_AFTER_S: Final = 0.05
 
@@ -36,6 +35,7 @@ def restart(
     import asyncio
 
     from trimtab.cli.network_commands import plan_of
+    from trimtab.network.rolling_restart import RestartProblem, restart_broker
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -45,43 +45,9 @@ def restart(
         if name not in names:
             refuse(f"{network}: no broker is named {printable(name)}; there are {', '.join(names)}")
     for name in brokers or names:
-        problem, took_s = asyncio.run(_restart(plan.broker(name), within_s))
-        if problem:
-            typer.echo(printable(problem), err=True)
-            raise typer.Exit(1)
+        try:
+            took_s = asyncio.run(restart_broker(plan, name, within_s))
+        except RestartProblem as problem:
+            typer.echo(printable(str(problem)), err=True)
+            raise typer.Exit(1) from None
         typer.echo(f"{name} began again and is healthy after {took_s:.1f} s")
-
-
-async def _restart(entry: BrokerEntry, within_s: float) -> tuple[str, float]:
-    """Why a broker has not begun again, empty if it has, and how long it took."""
-    import asyncio
-
-    from trimtab.network.clock import now_s
-    from trimtab.network.status import ask_restart
-
-    began_s = now_s()
-    before = await _status(entry)
-    if before is None:
-        return f"{entry.name} does not answer at {entry.listen}", 0.0
-    try:
-        reply = await ask_restart(entry.listen)
-    except (OSError, TimeoutError):
-        return f"{entry.name} does not answer at {entry.listen}", 0.0
-    if not reply.done:
-        return reply.reason, 0.0
-    while now_s() < began_s + within_s:
-        status = await _status(entry)
-        is_another = status is not None and status.session != before.session
-        if status is not None and is_another and not status.links_missing and not status.is_learning:
-            return "", now_s() - began_s
-        await asyncio.sleep(LOOK_AGAIN_AFTER_S)
-    return f"{entry.name} is not healthy after {within_s:g} s; see trimtab status", 0.0
-
-
-async def _status(entry: BrokerEntry) -> BrokerStatus | None:
-    from trimtab.network.status import ask_status
-
-    try:
-        return await ask_status(entry.listen)
-    except (OSError, TimeoutError):
-        return None

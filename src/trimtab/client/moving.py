@@ -48,7 +48,7 @@ from typing import Literal
 from trimtab.client.config import ClientConfig
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import Confirmed, KnownAdvertisement, KnownSubscription, MoveIn, Publish
+from trimtab.protocol.messages import Confirmed, Gap, KnownAdvertisement, KnownSubscription, MoveIn, Publish
 
 Phase = Literal["reaching", "holding", "asked", "staying", "settling"]
 
@@ -76,10 +76,10 @@ class Move:
         """Whether it has refused what it was asked last: it knows nothing of this client."""
         self.told: dict[str, None] = {}
         """The filters that it was told."""
-        self.early: list[Publish] = []
+        self.early: list[Publish | Gap] = []
         self.confirmed: list[Confirmed] = []
         """What the new broker sent and confirmed; it counts once the old stay has ended."""
-        self.late: list[Publish] = []
+        self.late: list[Publish | Gap] = []
         """What the old broker sent since it has lost its memory."""
         self.answered_s: float | None = None
         """Since when the new broker has said how it went."""
@@ -116,6 +116,7 @@ class Move:
         subscriptions: Sequence[KnownSubscription],
         advertisements: Sequence[KnownAdvertisement],
         now_s: float,
+        accepted: int = 0,
     ) -> None:
         """Ask the new broker to take the client in, with all its filters; perhaps again."""
         self.asked_count += 1
@@ -128,6 +129,7 @@ class Move:
             subscriptions=tuple(subscriptions),
             advertisements=tuple(advertisements),
             publishes=self.publishes,
+            accepted=accepted,
             cause=self.cause,
         )
         self.link.enqueue(request, now_s)
@@ -140,14 +142,19 @@ class Move:
         """
         return self.old_forgot and self.is_under_way
 
-    def in_order(self) -> list[Publish]:
+    def in_order(self) -> list[Publish | Gap]:
         """What both brokers sent; one that was started again meanwhile may have said earlier numbers later."""
         if self.asked_count == 1 and not self.old_forgot:
             return self.early
         streams: dict[tuple[str, str], list[Publish]] = {}
+        gaps: list[Publish | Gap] = []
         for message in (*self.late, *self.early):
-            streams.setdefault((message.publisher, message.session), []).append(message)
-        return [message for stream in streams.values() for message in sorted(stream, key=lambda each: each.sequence)]
+            if isinstance(message, Gap):
+                gaps.append(message)
+            else:
+                streams.setdefault((message.publisher, message.session), []).append(message)
+        ordered = (sorted(stream, key=lambda each: each.sequence) for stream in streams.values())
+        return [*gaps, *(message for stream in ordered for message in stream)]
 
     def is_about(self, about: str) -> bool:
         """Whether a refusal is about this stay."""

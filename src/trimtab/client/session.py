@@ -8,7 +8,7 @@ is not above it has been delivered before. Where a broker's greeting promises no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -16,6 +16,8 @@ import msgspec
 from trimtab.client.config import ClientConfig
 from trimtab.client.delivered_numbers import DeliveredNumbers
 from trimtab.client.ended import EndedAdvertisements
+from trimtab.client.gaps import Gaps
+from trimtab.client.known_epochs import KnownEpochs
 from trimtab.client.moving import Move
 from trimtab.client.own_channels import OwnChannels
 from trimtab.client.own_filters import OwnFilters
@@ -51,6 +53,7 @@ from trimtab.protocol.messages import (
     ChannelConfirmed,
     Confirmed,
     End,
+    Gap,
     KnownAdvertisement,
     KnownSubscription,
     Limited,
@@ -89,6 +92,7 @@ class ClientSession:
         self.link = config.new_link()
         self.broker = ""
         self._broker_session = ""
+        self._epochs = KnownEpochs()
         self.stay = 1
         """The number of the stay at the present broker."""
         self._stays_count = 1
@@ -114,11 +118,16 @@ class ClientSession:
         self._ending: dict[str, None] = {}
         """Advertisements that end as soon as the publications before their end are sent."""
         self._unaccepted: deque[Publish] = deque()
+        self._accepted_until = 0
         self._ended = EndedAdvertisements()
         self._has_published = False
         """Whether a publication was sent to the present broker."""
         self._last_delivered: dict[str, tuple[str, int]] = {}
         """By publisher: its session, and the number of the publication that was delivered last."""
+        self._is_owed = config.earlier is not None
+        """Whether a subscription has been in force, so that publications may be missing."""
+        self._gaps = Gaps(self._last_delivered)
+        self._gaps.any_order = config.order == "any"
         self._delivered = DeliveredNumbers({}) if config.order == "any" else None
         """All numbers that were delivered, from when no order is promised; there is no way back from that."""
         self.paused = False
@@ -265,8 +274,10 @@ class ClientSession:
             case Received(peer=peer, frame=frame):
                 return self.receive(peer, frame, now_s)
             case Connected(peer=peer, hello=hello):
+                self._epochs.learn(peer, hello.epoch)
                 if hello.order == "any" and self._delivered is None:
                     self._delivered = DeliveredNumbers(self._last_delivered)
+                    self._gaps.any_order = True
                 if self._is_leaving and self._move is not None and peer == self._move.broker:
                     self._connected_to_new(self._move, hello, now_s)
                 else:
@@ -302,6 +313,7 @@ class ClientSession:
             link.expects,
             session,
             version_min=VERSION_MIN,
+            granted=self._epochs.of(broker or self.broker),
             stay=stay,
             burned=self._burned,
         )
@@ -351,7 +363,7 @@ class ClientSession:
 
     def wake_at_s(self) -> float | None:
         """When the session wants its next `Wake`."""
-        times = [self.link.wake_at_s()]
+        times = [self.link.wake_at_s(), self._gaps.wake_at_s()]
         move = self._move
         if move is not None and move.is_under_way:
             times += (move.link.wake_at_s(), move.too_long_s(self.config), move.without_old_s(self.config))
@@ -359,13 +371,18 @@ class ClientSession:
 
     def _wake(self, now_s: float) -> list[Effect]:
         self.link.wake(now_s)
+        return [*self._gaps.wake(now_s), *self._wake_move(now_s)]
+
+    def _wake_move(self, now_s: float) -> list[Effect]:
         move = self._move
         if move is None or not move.is_under_way:
             return []
         move.link.wake(now_s)
         too_long_s, without_old_s = move.too_long_s(self.config), move.without_old_s(self.config)
         if without_old_s is not None and now_s >= without_old_s:
-            return self._end_stay(move, now_s)
+            reason = f"{self.broker} was away for too long, with what waited there"
+            lost = self._gaps.given_up(reason, now_s) if self._is_owed else []
+            return [*lost, *self._end_stay(move, now_s)]
         if too_long_s is not None and now_s >= too_long_s:
             if not move.was_asked:
                 problem = "took too long to begin" if move.broker_session else "cannot be reached"
@@ -445,7 +462,8 @@ class ClientSession:
         wanted = [
             KnownSubscription(id, filter, self._requirements.of(id)) for id, filter in self._subscriptions.items()
         ]
-        move.ask(wanted, [KnownAdvertisement(id, filter) for id, filter in self._advertisements.items()], now_s)
+        announced = [KnownAdvertisement(id, filter) for id, filter in self._advertisements.items()]
+        move.ask(wanted, announced, now_s, self._accepted_until)
 
     def _ask_to_stay(self, move: Move, reason: str, now_s: float) -> None:
         """Ask the old broker to burn the stay; it knows whether that is too late."""
@@ -498,10 +516,15 @@ class ClientSession:
         self._release(now_s)
         return [NotMoved(move.broker, reason), Shut(move.broker), *self._deliver_all(move.late, now_s)]
 
-    def _deliver_all(self, messages: Iterable[Publish], now_s: float) -> list[Effect]:
-        """Deliver what was kept during a move."""
-        delivers = (self._deliver(message, now_s) for message in messages)
-        return [deliver for deliver in delivers if deliver is not None]
+    def _deliver_all(self, messages: Sequence[Publish | Gap], now_s: float) -> list[Effect]:
+        """Deliver what was kept during a move; what may be missing lies between what was delivered before and after."""
+        gaps = [message for message in messages if isinstance(message, Gap)]
+        before = dict(self._last_delivered) if gaps else {}
+        delivers = (self._deliver(message, now_s) for message in messages if isinstance(message, Publish))
+        effects: list[Effect] = [deliver for deliver in delivers if deliver is not None]
+        for gap in gaps if self._is_owed else ():
+            effects += self._gaps.heard(gap, now_s, before)
+        return effects
 
     def _announce(self) -> None:
         """Publications may be sent that what the present broker has confirmed announces."""
@@ -560,6 +583,7 @@ class ClientSession:
     def _begin_again(self, now_s: float, *, is_elsewhere: bool) -> list[Effect]:
         """The broker does not remember this client, or not in this incarnation: tell it everything."""
         effects: list[Effect] = []
+        self._gaps.link_ended(now_s)
         move = self._move
         if is_elsewhere:
             self.stay = self._next_stay()
@@ -587,7 +611,7 @@ class ClientSession:
             self._told = move.told
         self._tell_present(now_s, move.told if move is not None and move.was_asked else None)
         self._enqueue_all(self._channels.request_all(), now_s)
-        self.link.enqueue(Swept(sequence=said_again_until), now_s)
+        self.link.enqueue(Swept(sequence=said_again_until, accepted=self._accepted_until), now_s)
         if move is not None and move.was_asked:
             move.old_away_s, move.old_forgot = None, True
             if move.phase == "staying":
@@ -641,7 +665,7 @@ class ClientSession:
                     if deliver is not None:
                         effects.append(deliver)
                     continue
-            elif type(message) is Publish and (link is not self.link or move.holds_old):
+            elif isinstance(message, Publish | Gap) and (link is not self.link or move.holds_old):
                 (move.early if link is not self.link else move.late).append(message)
                 continue
             elif link is not self.link and isinstance(message, Confirmed):
@@ -681,9 +705,12 @@ class ClientSession:
             case Publish():
                 deliver = self._deliver(message, now_s)
                 return [] if deliver is None else [deliver]
+            case Gap():
+                return [*self._gaps.heard(message, now_s)] if self._is_owed else []
             case Accepted(sequence=sequence):
                 while self._unaccepted and self._unaccepted[0].sequence <= sequence:
                     self._unaccepted.popleft()
+                self._accepted_until = max(sequence, self._accepted_until)
                 self._ended.accepted(sequence)
                 return [Taken(sequence)]
             case Confirmed(id=id):
@@ -697,6 +724,7 @@ class ClientSession:
                 if id in self._in_force:
                     return []  # since before a move
                 self._in_force[id] = None
+                self._is_owed |= id in self._subscriptions
                 return [InForce(id)]
             case ChannelConfirmed(id=id, position=position):
                 if not self._channels.confirmed(id, position) or id in self._in_force:
@@ -738,10 +766,11 @@ class ClientSession:
         wanted = self._own_filters.single or self._own_filters.matching(values)
         if not wanted:
             return None  # unsubscribed meanwhile; it may come again for a later subscription
-        if delivered is None:
-            self._last_delivered[publisher] = (session, sequence)
-        else:
+        self._last_delivered[publisher] = (session, sequence)
+        if delivered is not None:
             delivered.add(publisher, session, sequence)
+        if self._gaps.is_open:
+            self._gaps.delivered(publisher, session, sequence)
         delay_s = now_s - message.origin_s
         late_for = self._requirements.missed(wanted, delay_s) if self._requirements.within_s else ()
         publication = Publication.trusted(values)

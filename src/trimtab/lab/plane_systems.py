@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -111,11 +112,12 @@ class MeasuredSystem(Protocol):
 
 
 def find_program(name: str) -> str | None:
-    """Where a server is installed, also in folders that only administrators have on their path."""
+    """Where a server is installed, also beside this Python and in folders of administrators."""
     found = shutil.which(name)
     if found is not None:
         return found
-    return next((path for folder in _SYSTEM_FOLDERS if os.access(path := f"{folder}/{name}", os.X_OK)), None)
+    folders = (str(Path(sys.executable).parent), *_SYSTEM_FOLDERS)
+    return next((path for folder in folders if os.access(path := f"{folder}/{name}", os.X_OK)), None)
 
 
 def start_server(command: Sequence[str], address: Address) -> subprocess.Popen[bytes]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, cast
 
+from trimtab.broker.config import Acknowledges
 from trimtab.lab.plane_systems import (
     ANSWER_WITHIN_S,
     LoadPublisher,
@@ -82,6 +84,41 @@ class TrimtabSystem:
         publisher = await connect(lambda: _Publisher(load), self.address)
         async with asyncio.timeout(ANSWER_WITHIN_S):
             await publisher.in_force.wait()
+        return publisher, subscribers
+
+
+class TrimtabLevels:
+    """Brokers of this machine in a row, the publisher at the first and the subscribers at the last."""
+
+    def __init__(self, acknowledges: Acknowledges, folder: str, *, brokers_count: int) -> None:
+        self.name: str = acknowledges
+        self._names = names = [f"B{number}" for number in range(1, brokers_count + 1)]
+        options = NetworkOptions(acknowledges=acknowledges, disk=folder if acknowledges == "durable" else "")
+        self._network = Network.of(names, list(pairwise(names)), options)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The brokers' processes."""
+        return tuple(self._network.pid(name) for name in self._names)
+
+    def start(self) -> None:
+        """Start the brokers and wait until they listen."""
+        self._network.start()
+
+    def stop(self) -> None:
+        """End the brokers."""
+        self._network.stop()
+
+    async def open(self, load: PlaneLoad) -> tuple[LoadPublisher, Sequence[LoadSubscriber]]:
+        """Connect a publisher and the subscribers, whose subscriptions are then in force."""
+        first, last = self._names[0], self._names[-1]
+        publisher = await connect(lambda: _Publisher(load), self._network.plan.broker(first).listen)
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            await publisher.in_force.wait()
+        subscribers = [
+            await open_subscriber(self._network.plan.broker(last).listen, f"sink-{number}", filters)
+            for number, filters in enumerate(load.filters)
+        ]
         return publisher, subscribers
 
 

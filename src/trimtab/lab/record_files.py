@@ -14,7 +14,16 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trimtab.protocol.records import TABLES, AnyRecord, Column, DeliveryRecord, LoadRecord, RecordsError, columns_of
+from trimtab.protocol.records import (
+    TABLES,
+    AnyRecord,
+    Column,
+    DeliveryRecord,
+    GapRecord,
+    LoadRecord,
+    RecordsError,
+    columns_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +171,7 @@ class _TableFiles:
 
 
 def _time_s(record: AnyRecord) -> float:
-    return record.time_s if isinstance(record, LoadRecord | DeliveryRecord) else record.end_s
+    return record.time_s if isinstance(record, LoadRecord | DeliveryRecord | GapRecord) else record.end_s
 
 
 def schema_of(table: str) -> pa.Schema:

@@ -13,6 +13,7 @@ from trimtab.network.address import Address
 from trimtab.network.client import Client, ClientError
 from trimtab.network.heartbeat import USUAL_HEARTBEAT
 from trimtab.network.subscription import Delivery, Subscription
+from trimtab.protocol.effects import GapNotice
 
 Result = TypeVar("Result")
 
@@ -69,6 +70,22 @@ class BlockingClient:
                 yield self._await(asyncio.wait_for(anext(subscription), timeout_s))
             except (TimeoutError, StopAsyncIteration):
                 return
+
+    @property
+    def gaps_count(self) -> int:
+        """Notices that something which was wanted may be lost."""
+        return self._client.gaps_count
+
+    def gaps(self) -> list[GapNotice]:
+        """The latest of them."""
+        return self._await(self._latest_gaps())
+
+    async def _latest_gaps(self) -> list[GapNotice]:
+        return list(self._client.gaps)
+
+    def on_gap(self, callback: Callable[[GapNotice], None] | None) -> None:
+        """Have a callback told of each; it runs in the client's thread."""
+        self._client.on_gap = callback
 
     def publish(self, values: Mapping[str, Value]) -> int:
         """Publish; waits while too many publications are not accepted yet. Returns the sequence number."""

@@ -30,12 +30,15 @@ from trimtab.network.broker_status import status_of
 from trimtab.network.capacity import Capacity
 from trimtab.network.clock import now_s
 from trimtab.network.connection import CLOSE_WITHIN_S, PLACE_TAKEN, SILENT, Connection
+from trimtab.network.descriptors import DescriptorWatch
+from trimtab.network.ending import Ending, next_order
 from trimtab.network.heartbeat import Heartbeat, HeartbeatConfig
 from trimtab.network.life import Life, new_session
 from trimtab.network.liveness_probe import LivenessProbes
 from trimtab.network.loops import run
+from trimtab.network.membership import StoodBy, membership_of
 from trimtab.network.neighbour_links import GREETING_WITHIN_S, NeighbourLinks
-from trimtab.network.network_file import NetworkPlan
+from trimtab.network.network_file import NetworkFileError, NetworkPlan, read_network_file
 from trimtab.network.network_plan import BYTES_PER_MEGABYTE
 from trimtab.network.outgoing import Outgoing
 from trimtab.network.process_meters import ProcessMeters
@@ -55,6 +58,7 @@ from trimtab.protocol.effects import (
     Effect,
     FetchResults,
     Forget,
+    Leave,
     OpenStream,
     Record,
     Replace,
@@ -63,6 +67,7 @@ from trimtab.protocol.events import (
     BackEndEvent,
     Connected,
     Disconnected,
+    FenceChanged,
     LeftBehind,
     LinkRemoved,
     Recovered,
@@ -83,10 +88,11 @@ from trimtab.protocol.frames import (
     StatusRequest,
     version_problem,
 )
-from trimtab.protocol.messages import Publish
+from trimtab.protocol.messages import VERSION, Publish
 from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
 from trimtab.protocol.requests import Reply, SingleRequest
 from trimtab.protocol.snapshots import SnapshotRequest
+from trimtab.protocol.versions import known
 
 STEPS_PER_TURN_COUNT: Final = 256
 """Messages processed before the loop may read and write again: a few milliseconds."""
@@ -138,6 +144,7 @@ class BrokerServer:
         stop_with_pid: int | None = None,
         recorder: Recorder | None = None,
         replica_options: list[str] | None = None,
+        stood_by: StoodBy | None = None,
     ) -> None:
         """With an order the broker replaces an earlier incarnation of itself.
 
@@ -151,7 +158,7 @@ class BrokerServer:
         self._log: PublicationLog | None = None
         self._recovered = Recovered(())
         epoch = order.epoch if order is not None else 1
-        if plan.options.disk:
+        if plan.options.disk and not (order is not None and order.assists):  # an assistant keeps nothing
             self._log = PublicationLog(
                 Path(plan.options.disk) / name,
                 self._stored,
@@ -159,14 +166,20 @@ class BrokerServer:
                 self._room_changed,
                 max_bytes=plan.options.disk_max_mb * BYTES_PER_MEGABYTE,
             )
-            self._recovered = Recovered(*self._log.open(epoch))
+            found, places_count = self._log.open(epoch), len(self._log.damage)
+            damage = f"{places_count} damaged places on the disk of {name}" if places_count else ""
+            self._recovered = Recovered(*found, damage)
             epoch = self._log.epoch
             for text in self._log.damage:
                 log.error("%s: %s", name, text)
             for text in self._log.torn:
                 log.warning("%s: %s, as after a crash", name, text)
-        self._state_path = None if order is not None or self._log is not None else _state_path(plan, name, file)
+        self._order = order
+        is_assistant = order is not None and order.assists
+        self._state_path = None if is_assistant or self._log is not None else _state_path(plan, name, file)
         state = None if self._state_path is None else read_state(self._state_path)
+        if state is not None and order is not None and state[0] + 1 != order.epoch:
+            state = None  # what an earlier incarnation has left than the one that this replica follows
         self._has_state = state is not None
         self._left: LeftBehind | None = None
         if state is not None:
@@ -188,6 +201,7 @@ class BrokerServer:
             self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
         self._plan = plan
         self._name = name
+        self._file = file
         self.broker = Broker(config, [] if config.assists else self._agents_of(self._policy), self._started_s)
         self._proof = ProcessProof(config.name, str(self._entry.listen), config.session)
         url = plan.options.back_end
@@ -218,17 +232,23 @@ class BrokerServer:
         self._is_draining = False
         self._links = NeighbourLinks(self.broker, config.neighbours, self)
         self._stop = asyncio.Event()
-        self._begins_again = False
-        """Whether the process is to begin again when the broker has ended."""
+        self._descriptors = DescriptorWatch(config.name)
+        self._ending = Ending()
+        """What becomes of the process when the broker has ended."""
         self._probes = LivenessProbes(self.broker, self._schedule)
         self._loss = ""
         """Why this process has no place in the network any more, if it has none."""
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
+        self._membership = membership_of(
+            plan, self.broker, self._fence_changed, lambda: self._lose_place(self._replaced_already), stood_by
+        )
         self._replacing: Replacing | None = None
         if plan.replication is not None:
             options = [*(replica_options or []), *(["--stop-with", str(stop_with_pid)] if stop_with_pid else [])]
             provisioner = provisioner_of(plan.replication, plan.standbys, self._listen.host, file, options)
-            self._replacing = Replacing(self.broker, plan, plan.replication, provisioner, file)
+            self._replacing = Replacing(
+                self.broker, plan, plan.replication, provisioner, file, membership=self._membership
+            )
         self._requests = Requests(
             self.broker,
             self._links,
@@ -237,6 +257,7 @@ class BrokerServer:
             schedule=self._schedule,
             change_policy=self._change_policy,
             restart=self._restart,
+            membership=self._membership,
         )
         self._snapshots = self._requests.snapshots
         self._recorder = recorder
@@ -278,24 +299,49 @@ class BrokerServer:
 
     def _restart(self) -> str:
         """End, and begin again; returns why not, if so."""
-        if self.broker.config.replica:
-            return (
-                f"{self._name} is a replica and would begin as that again; end it, and start {self._name} by its file"
-            )
-        self._begins_again = True
+        if self.broker.config.assists:
+            return f"this process is an assistant of {self._name}; end it, and have {self._name} assisted again"
+        if problem := self._problem_with_file():
+            return f"{self._name} would not come back: {problem}"
+        self._ending = Ending("begins again")
         self._loop.call_later(ANSWER_WITHIN_S, self._stop.set)
         return ""
 
-    async def run(self, ready: Callable[[], None] | None = None) -> bool:
+    def _problem_with_file(self) -> str:
+        """Why this broker cannot begin by its network file as that is by now."""
+        if self._file is None:
+            return ""
+        try:
+            plan = read_network_file(self._file)
+        except NetworkFileError as error:
+            return str(error)
+        if self._name not in [entry.name for entry in plan.brokers]:
+            return f"{self._file} has no broker {self._name} any more"
+        if self._order is not None and plan.replication is None:
+            return f"{self._file} has no section [replication] any more, and this process is a replica"
+        return ""
+
+    def _next_order(self) -> ReplicaOrder | None:
+        """What a replica begins again as."""
+        if self._order is None:
+            return None
+        former, reach = dict(self._order.neighbours), self.broker.reach
+        addresses = {name: reach.address_of(name) or former.get(name, "") for name in self._links.names}
+        return next_order(self._order, self.broker.epoch, addresses, str(self._listen))
+
+    async def run(self, ready: Callable[[], None] | None = None) -> Ending:
         """Serve until SIGTERM or SIGINT; `ready` is called once the broker listens and all its links are up.
 
-        Returns whether the process is to begin again.
+        Returns what becomes of the process.
         """
         self._loop = asyncio.get_running_loop()
+        self._descriptors.begin(self._loop)
         self._proof.answer(self._loop)
         self._on_links_up = ready
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
+        if self._membership is not None:
+            self._membership.begin()
         if self._log is not None:
             self._carry_out(self.broker.handle(self._recovered, now_s()))
             self._recovered = Recovered(())
@@ -330,27 +376,34 @@ class BrokerServer:
         await self._close_all()
         self._record_load(now_s())
         replacing = [] if self._replacing is None else self._replacing.tasks
-        tasks = [ticking, *asking, *self._links.tasks, *self._probes.tasks, *self._requests.tasks, *replacing]
+        voting = [] if self._membership is None else self._membership.tasks
+        tasks = [ticking, *asking, *self._links.tasks, *self._probes.tasks, *self._requests.tasks, *replacing, *voting]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._proof.close()
         log.info("%s has stopped", self.broker.name)
         if self._disk_problem:
             raise PublicationLogError(self._disk_problem)
         if problem:
             raise StateFileError(problem)
-        return self._begins_again
+        if self._ending.how == "begins again":
+            return Ending("begins again", self._next_order())
+        return self._ending
 
     def _leave_state(self) -> str:
         """Keep what the next incarnation must know; returns why that cannot be."""
         if self._state_path is None:
+            return ""
+        if self._ending.how == "left":
+            forget_state(self._state_path)
             return ""
         left = self.broker.left_behind()
         count = len(left.waiting) + sum(map(len, left.tails.values()))
         if count:
             log.info("%s: %d publications and markers wait for its return in %s", self._name, count, self._state_path)
         try:
-            if count or left.records:
+            if count or left.records or self.broker.tables.subscriptions:
                 write_state(self._state_path, self.broker.epoch, left)
             else:
                 forget_state(self._state_path)
@@ -370,6 +423,10 @@ class BrokerServer:
             self._room_told_s = time_s
             log.error("%s: %s", self.broker.name, problem)
         self._carry_out(self.broker.handle(RoomChanged(not problem), time_s))
+        self._schedule()
+
+    def _fence_changed(self, problem: str) -> None:
+        self._carry_out(self.broker.handle(FenceChanged(problem), now_s()))
         self._schedule()
 
     def _disk_failed(self, problem: str) -> None:
@@ -393,6 +450,9 @@ class BrokerServer:
         """A frame of a peer, which may not have greeted yet."""
         match frame:
             case Payload() | Ack() if connection.peer:
+                if unknown := self._unknown_in(frame):
+                    self._refuse(connection, unknown)
+                    return
                 if self._is_draining and isinstance(frame, Payload):
                     frame = _without_publications(frame)
                 if self._snapshots.samplings and isinstance(frame, Payload):
@@ -413,6 +473,8 @@ class BrokerServer:
                 known = self.broker.peers.get(connection.peer)
                 was_linked = known is not None and known.role == "broker"
                 self._links.refused(connection, reason)
+                if returns:
+                    self._links.returns(connection.peer)
                 self._forget(connection, leaves=leaves, returns=returns)
                 connection.close()
                 if connection.dialled or was_linked:  # anybody else may say anything
@@ -423,6 +485,13 @@ class BrokerServer:
                 self._refuse(connection, "an answer that nobody asked for")
             case _:
                 self._refuse(connection, "the first frame must be a greeting (hello)")
+
+    def _unknown_in(self, frame: Payload | Ack) -> str:
+        """What a program that knows no higher version than is to be spoken here would not have understood."""
+        version = self.broker.config.wire_version_max
+        if version == VERSION or isinstance(frame, Ack) or len(known(frame.messages, version)) == len(frame.messages):
+            return ""
+        return f"not a frame: a message that version {version} of the protocol does not have"
 
     def _pause_if_full(self, connection: Connection) -> None:
         """Read nothing more of a client that has sent far more than it may."""
@@ -459,7 +528,7 @@ class BrokerServer:
     def _greeted(self, connection: Connection, hello: Hello, silent: Connection | None = None) -> None:
         """A peer greets; one connection of its name may have been asked for a sign of life, and was silent."""
         name = hello.name
-        if problem := version_problem(hello):
+        if problem := version_problem(hello, self.broker.config.wire_version_max):
             self._refuse(connection, problem)
             return
         if connection.dialled and (name != connection.dialled or hello.role != "broker"):
@@ -531,18 +600,28 @@ class BrokerServer:
             log.info("%s is the incarnation %d of its name, as %s knows", broker.name, broker.epoch, name)
             if self._log is not None:
                 self._log.begin_epoch(broker.epoch)
+            self._greet_again()
             if connection.dialled:
                 self._links.greets_again(connection)
                 self._dismiss(connection)
                 return None
-            answer = broker.greeting(name)
-            effects = broker.handle(Connected(name, hello), now_s())
+            answer = msgspec.structs.replace(answer, epoch=broker.epoch)
+            if hello.role == "broker":
+                effects = broker.handle(Connected(name, hello), now_s())
         problem = next((effect.reason for effect in effects if isinstance(effect, Close) and effect.peer == name), None)
         if problem is not None:
             self._refuse(connection, problem)
             return None
         self._carry_out(effects)
         return answer
+
+    def _greet_again(self) -> None:
+        """This broker has a higher epoch than it has greeted with: every neighbour must know the same one."""
+        for name in [name for name, peer in self.broker.peers.items() if peer.role == "broker"]:
+            if name in self._connections:
+                connection = self._connections[name]
+                self._forget(connection)
+                connection.close()
 
     def _refuse_epoch(self, connection: Connection, hello: Hello) -> None:
         """A neighbour's incarnation is not later than the one that is known: it must greet as a later one, or end."""
@@ -610,7 +689,11 @@ class BrokerServer:
         if name and self._connections.get(name) is connection:
             del self._connections[name]
             self._links.went_down(name)
-            if name in self._links.names and not self._is_draining:
+            peer = self.broker.peers.get(name)
+            if peer is not None and peer.leaves:
+                log.info("%s: %s has left the network", self.broker.name, name)
+                self._links.left(name)
+            elif name in self._links.names and not self._is_draining:
                 log.info("%s: link to %s is down", self.broker.name, name)
             self._carry_out(self.broker.handle(LinkRemoved(name) if leaves else Disconnected(name, returns), now_s()))
             self._schedule()
@@ -646,6 +729,10 @@ class BrokerServer:
             elif isinstance(effect, Replace | Assist):
                 if self._replacing is not None and not self._is_draining:
                     self._replacing.asked(effect)
+            elif isinstance(effect, Leave):
+                log.info("%s leaves the network", self.broker.name)
+                self._ending = Ending("left")
+                self._stop.set()
             elif isinstance(effect, OpenStream | CloseStream | FetchResults) and self._back_end is not None:
                 self._back_end.ask(effect)
 
@@ -662,6 +749,8 @@ class BrokerServer:
 
     def _turn(self) -> None:
         self._turn_is_due = False
+        if self._membership is not None:
+            self._membership.look()
         delay_s = self._step()
         self._outgoing.flush()
         self._plan_wake()
@@ -722,6 +811,9 @@ class BrokerServer:
                 self._stop.set()
             if self._replacing is not None:
                 self._replacing.look()
+            if self._membership is not None:
+                self._membership.look()
+            self._descriptors.look()
             if self._state_path is not None and self._has_state and not self.broker.takeover.is_learning:
                 forget_state(self._state_path)
                 self._has_state = False
@@ -800,7 +892,9 @@ class BrokerServer:
     async def _close_all(self) -> None:
         connections = [*self._connections.values(), *self._ungreeted]
         for connection in connections:
-            connection.close(f"broker {self.broker.name} stops", returns=True)
+            leaves = self._ending.how == "left"
+            what = "has left the network" if leaves else "stops"
+            connection.close(f"broker {self.broker.name} {what}", leaves=leaves, returns=not leaves)
         if connections:
             waiting = [self._loop.create_task(connection.wait_closed()) for connection in connections]
             await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)
@@ -831,13 +925,14 @@ def serve(
     stop_with_pid: int | None = None,
     recorder: Recorder | None = None,
     replica_options: list[str] | None = None,
-) -> bool:
+    stood_by: StoodBy | None = None,
+) -> Ending:
     """Run one broker of the network in this process until it is asked to end; its load goes to the recorder.
 
-    Returns whether the process is to begin again.
+    Returns what becomes of the process.
     """
 
-    async def work() -> bool:
+    async def work() -> Ending:
         return await BrokerServer(
             plan,
             name,
@@ -846,6 +941,7 @@ def serve(
             stop_with_pid=stop_with_pid,
             recorder=recorder,
             replica_options=replica_options,
+            stood_by=stood_by,
         ).run(ready)
 
     return run(work())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,7 +13,10 @@ from trimtab.broker.core import Broker
 from trimtab.load.indices import LoadIndices
 from trimtab.network.process_memory import resident_bytes
 from trimtab.network.publication_log import PublicationLog
-from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, FailureStatus, PeerStatus
+from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, DrainStatus, FailureStatus, PeerStatus
+
+CLIENTS_TOLD_MAX_COUNT: Final = 20
+"""Clients of a broker that is being drained whose reasons are told."""
 
 
 def status_of(
@@ -61,9 +65,25 @@ def status_of(
         replica=broker.config.replica,
         failures=failures,
         epoch=broker.epoch,
-        is_learning=broker.takeover.is_learning,
+        is_learning=not broker.takeover.is_over,
         disk_damage=() if disk is None else disk.damage,
         disk_problem="" if disk is None else disk.problem,
+        fenced=broker.fence_problem,
+        drain=_drain(broker),
+    )
+
+
+def _drain(broker: Broker) -> DrainStatus | None:
+    draining = broker.draining
+    if draining is None:
+        return None
+    clients = draining.clients_left()
+    return DrainStatus(
+        phase=draining.phase,
+        carries=draining.carries,
+        moved_count=draining.moved_count,
+        clients_count=len(clients),
+        clients=clients[:CLIENTS_TOLD_MAX_COUNT],
     )
 
 
@@ -79,6 +99,7 @@ def _peers(broker: Broker) -> tuple[PeerStatus, ...]:
             advertisements_count=len(peer.advertisements),
             subscriptions_count=len(peer.subscriptions),
             verdict=verdicts.get(peer.name, ""),
+            wire_version=peer.version,
         )
         for peer in broker.peers.values()
         if peer.role != "agent"

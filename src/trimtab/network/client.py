@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from trimtab.client.config import ClientConfig
+from trimtab.client.gaps import ANSWERS_WITHIN_S
 from trimtab.client.move_log import MoveLog
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, LimitError, Publication, Value
@@ -28,6 +30,7 @@ from trimtab.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    GapNotice,
     HeldBack,
     InForce,
     MeasureRoundTrips,
@@ -50,6 +53,9 @@ CONNECT_WITHIN_S: Final = 5.0
 
 LOOK_AFTER_MOVE_S: Final = 1.0
 """How often a move is looked after; its times are much longer."""
+
+GAPS_KEPT_COUNT: Final = 1_000
+"""Gap notices that a client keeps; each is told when it comes."""
 
 LONG_TEXT_CHARS: Final = 1_000
 FEW_ATTRIBUTES_COUNT: Final = 64
@@ -122,6 +128,12 @@ class Client:
         self._move_log = MoveLog(self._session)
         self.moves_count = 0
         """How often the client has gone on at another broker."""
+        self.gaps_count = 0
+        """Notices that something which was wanted may be lost."""
+        self.gaps: deque[GapNotice] = deque(maxlen=GAPS_KEPT_COUNT)
+        """The latest of them."""
+        self.on_gap: Callable[[GapNotice], None] | None = None
+        """Told of each, as it comes."""
         self.refused: list[Rejected] = []
         """Publications that the broker refused, as publisher:sequence with the reason."""
         self.held_back_because = ""
@@ -312,6 +324,11 @@ class Client:
         number = self._session.publish(values, now_s(), sequence)
         self._schedule()
         return number
+
+    @property
+    def waiting_count(self) -> int:
+        """Publications that the broker has not accepted (or refused) yet; it accepts them in their order."""
+        return self._session.waiting_count
 
     async def drain(self) -> None:
         """Wait until the broker has accepted (or refused) every publication."""
@@ -542,6 +559,8 @@ class Client:
                         self.refused.append(effect)
                     elif not request.done():
                         request.set_exception(RefusedError(f"{about}: {reason}"))
+                case GapNotice():
+                    self._note_gap(effect)
                 case HeldBack(reason=reason):
                     self.held_back_because = reason
                     if self.on_held_back is not None:
@@ -565,6 +584,14 @@ class Client:
                 case NotMoved(broker=broker, reason=reason):
                     self._log_move(effect)
                     self._move_ended(broker, reason)
+
+    def _note_gap(self, notice: GapNotice) -> None:
+        self.gaps_count += 1
+        self.gaps.append(notice)
+        if not notice.publisher:  # what is known later of each publisher is told then
+            self._loop.call_later(ANSWERS_WITHIN_S + 0.5, self._wake)
+        if self.on_gap is not None:
+            self.on_gap(notice)
 
     def _request(self, id: str) -> asyncio.Future[None]:
         """What the broker will answer; noted at once, because the answer may come before the caller waits."""

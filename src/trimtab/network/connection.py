@@ -12,6 +12,10 @@ from trimtab.network.heartbeat import Silence
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, encode_frame
 from trimtab.protocol.frames import Frame, Goodbye
 
+if sys.platform == "linux":  # here, for a process without descriptors can load nothing later
+    import fcntl
+    import termios
+
 WRITE_BUFFER_MAX_BYTES: Final = 512 * 1024
 """Bytes that may wait in a transport; beyond it frames stay in the link's queues."""
 
@@ -221,9 +225,6 @@ def _unacknowledged_bytes(sock: socket.socket | None) -> int:
     """What the system holds for a peer whose host has not acknowledged it; 0 where the system does not tell."""
     if sock is None or sys.platform != "linux":
         return 0
-    import fcntl
-    import termios
-
     try:
         found = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))  # SIOCOUTQ of sockets
     except (OSError, ValueError):

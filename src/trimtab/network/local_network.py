@@ -67,7 +67,8 @@ class Network:
         self._replicas: dict[str, Life] = {}
         """Processes that have taken the place of those that were started here."""
         self._standbys: dict[Address, subprocess.Popen[bytes]] = {}
-        self._former_standbys: list[subprocess.Popen[bytes]] = []
+        self._former: list[subprocess.Popen[bytes]] = []
+        """Those that were started here and whose place others have by now."""
 
     @classmethod
     def from_file(cls, path: str | Path) -> Network:
@@ -118,6 +119,9 @@ class Network:
 
     def start_broker(self, name: str) -> None:
         """Start one broker, without waiting for it."""
+        before = self._processes.get(name)
+        if before is not None and before.poll() is None:
+            self._former.append(before)
         records = [] if self._records is None else ["--records", str(self._records)]
         self._processes[name] = self._start("broker", name, str(self._plan_file()), *records)
 
@@ -137,7 +141,7 @@ class Network:
             has_left = process is not None and (process.poll() is not None or self._is_replica(process.pid))
             if process is None or has_left:
                 if process is not None:
-                    self._former_standbys.append(process)
+                    self._former.append(process)
                 self._standbys[address] = self._start("standby", str(self._plan_file()), "--listen", str(address))
 
     def all_stand_by(self) -> bool:
@@ -152,6 +156,16 @@ class Network:
         process = self._processes.pop(name)
         process.terminate()
         return _wait(process)
+
+    def end_replica(self, name: str) -> None:
+        """End a process that has taken the place of one that was started here, as SIGTERM does."""
+        replica = self._replicas.pop(name)
+        replica.stop()
+        _wait_for_replica(replica)
+
+    def wait_for_end(self, name: str) -> int:
+        """Wait until a broker has ended by itself; returns its exit code."""
+        return self._processes[name].wait(STOP_WITHIN_S)
 
     def wait_until_ready(self, within_s: float = READY_WITHIN_S, until: Callable[[], bool] | None = None) -> None:
         """Wait until every broker listens and all links are up, and all who stand by are there."""
@@ -216,7 +230,7 @@ class Network:
         """End all brokers."""
         if any(process.poll() is not None for process in self._processes.values()):
             self.look_for_replicas(self.status())
-        processes = [*self._processes.values(), *self._standbys.values(), *self._former_standbys]
+        processes = [*self._processes.values(), *self._standbys.values(), *self._former]
         for process in processes:
             process.terminate()
         for replica in self._replicas.values():
@@ -228,7 +242,7 @@ class Network:
         self._processes.clear()
         self._replicas.clear()
         self._standbys.clear()
-        self._former_standbys.clear()
+        self._former.clear()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

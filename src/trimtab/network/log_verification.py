@@ -6,11 +6,12 @@ torn tail.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 
-from trimtab.network.log_contents import Damage, LogContents, PublicationLogError, files_set_aside, log_files
+from trimtab.broker.log.log_contents import Damage, LogContents, PublicationLogError
+from trimtab.network.log_folder import files_set_aside, log_files
 
 
 class FileReport(msgspec.Struct, frozen=True):
@@ -82,7 +83,9 @@ def _verify(folder: Path, paths: list[Path], aside: list[Path]) -> LogReport:
             problems[path] = f"cannot be read: {error.strerror}"
         except PublicationLogError as error:
             problems[path] = str(error).removeprefix(f"{path} ")
-    reports = {path: FileReport(path.name, problem=problem) for path, problem in problems.items()}
+    reports: dict[PurePath, FileReport] = {
+        path: FileReport(path.name, problem=problem) for path, problem in problems.items()
+    }
     for file in contents.files:
         reports[file.path] = FileReport(
             file.path.name,

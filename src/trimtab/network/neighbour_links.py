@@ -42,6 +42,9 @@ BACKOFF_MAX_S: Final = 2.0
 REPLICA_BACKOFF_MAX_S: Final = 0.2
 """A replica tries more often: its neighbours wait for it."""
 
+RETURNS_SOON_S: Final = 10.0
+"""A neighbour that was asked to end and returns is called often for so long; a start takes a second or two."""
+
 GIVE_UP_AFTER_S: Final = 10.0
 """A replica ends if a neighbour says for so long that the broker lives: far longer than a probe, or a busy machine's
 pause."""
@@ -73,6 +76,10 @@ class NeighbourLinks:
         self._at_once: dict[str, None] = {}
         """Neighbours that are to be called again without delay."""
         self._gone_down = asyncio.Event()
+        self._left: dict[str, None] = {}
+        """Neighbours that have left for good, and are welcome if they come again."""
+        self._returns_s: dict[str, float] = {}
+        """Neighbours that have said that they return, and when."""
         self._unwanted_since_s: dict[str, float] = {}
         """Neighbours that say that the broker lives which this process is to replace, and since when."""
 
@@ -91,6 +98,8 @@ class NeighbourLinks:
         """A neighbour has greeted and was greeted; of two that may call, who was called stops calling."""
         self._up[hello.name] = None
         self._unwanted_since_s.pop(hello.name, None)
+        if self._left.pop(hello.name, 0) is None:
+            self.names[hello.name] = None
         if not connection.dialled and (self._broker.config.replica or hello.replica):
             self._stop_calling(hello.name)
 
@@ -100,6 +109,20 @@ class NeighbourLinks:
             self._gone_down.set()
             if name in self._addresses and name not in self._keepers:
                 self.call(name, self._addresses[name])
+
+    def returns(self, name: str) -> None:
+        """A neighbour was asked to end, and is about to come again."""
+        self._returns_s[name] = now_s()
+
+    def _backoff_max_s(self, neighbour: str) -> float:
+        """How long to wait between two calls at most."""
+        comes_soon = now_s() - self._returns_s.get(neighbour, 0.0) < RETURNS_SOON_S
+        return REPLICA_BACKOFF_MAX_S if self._broker.config.replica or comes_soon else BACKOFF_MAX_S
+
+    def left(self, name: str) -> None:
+        """A neighbour has left for good: it is not missed, and called only in case that it is started again."""
+        if self.names.pop(name, 0) is None:
+            self._left[name] = None
 
     def refused(self, connection: Connection, reason: str) -> None:
         """A connection was closed by one end, for this reason."""
@@ -190,7 +213,6 @@ class NeighbourLinks:
 
     async def _keep(self, neighbour: str, address: Address) -> None:
         loop = asyncio.get_running_loop()
-        backoff_max_s = REPLICA_BACKOFF_MAX_S if self._broker.config.replica else BACKOFF_MAX_S
         wait_s = BACKOFF_MIN_S
         while True:
             while neighbour in self._up:
@@ -211,7 +233,7 @@ class NeighbourLinks:
                     connection.give_up()
             if self._at_once.pop(neighbour, 0) is not None:
                 await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-                wait_s = min(backoff_max_s, 2 * wait_s)
+                wait_s = min(self._backoff_max_s(neighbour), 2 * wait_s)
 
     # ---- changes while the network runs ----
 
@@ -242,7 +264,8 @@ class NeighbourLinks:
     def remove(self, neighbour: str, end: Callable[[], None]) -> str:
         """End the link to a neighbour for good; returns why that cannot be. What is under way on it is lost."""
         peer = self._broker.peers.get(neighbour)
-        if neighbour not in self.names and (peer is None or peer.role != "broker"):
+        was_left = self._left.pop(neighbour, 0) is None
+        if not was_left and neighbour not in self.names and (peer is None or peer.role != "broker"):
             return f"{self._broker.name} has no link to {neighbour}"
         keeper = self._keepers.pop(neighbour, None)
         self.names.pop(neighbour, None)

@@ -29,6 +29,7 @@ from trimtab.network.network_plan import (
     NetworkPlan,
 )
 from trimtab.network.replication_settings import BROKER_NAME, ReplicationSettings
+from trimtab.protocol.messages import VERSION, VERSION_MIN
 from trimtab.relocation.config import RelocationConfig
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 _HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
-_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site")
+_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site", "wire_version_max")
 _LINK_KEYS: Final = ("between", "via")
 _NETWORK_KEYS: Final = (
     "covering",
@@ -68,6 +69,7 @@ _NETWORK_KEYS: Final = (
     "state",
     "stop_within_s",
     "disk_max_mb",
+    "wire_version_max",
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
@@ -189,6 +191,9 @@ class _NetworkReader:
         if options.acknowledges != "received" and settings.protocol != "synchronous":
             reason = f'protocol: acknowledges = "{options.acknowledges}" needs "synchronous", not "{settings.protocol}"'
             self._refuse(self._line("replication", 0, "protocol"), reason)
+        if options.acknowledges != "received" and settings.assisting == "scheduling":
+            reason = f'assisting: acknowledges = "{options.acknowledges}" needs "reordering", not "scheduling"'
+            self._refuse(self._line("replication", 0, "assisting"), reason)
         if settings.provisioner == "standby" and not self._tables("standby"):
             reason = 'provisioner = "standby" needs at least one [[standby]] with listen'
             self._refuse(self._line("replication", 0, "provisioner"), reason)
@@ -231,9 +236,16 @@ class _NetworkReader:
             cpu_mhz, memory_mb, bandwidth_mbps = (
                 self._positive("broker", index, table, key) for key in ("cpu_mhz", "memory_mb", "bandwidth_mbps")
             )
-            site = self._site(index, table)
-            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site))
+            site, version = self._site(index, table), self._wire_version("broker", index, table)
+            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site, version))
         return tuple(found)
+
+    def _wire_version(self, section: str, index: int, table: Mapping[str, Any]) -> int | None:
+        version = table.get("wire_version_max")
+        if version is None or (type(version) is int and VERSION_MIN <= version <= VERSION):
+            return version
+        reason = f"wire_version_max: expected a version that this program speaks, {VERSION_MIN} to {VERSION}"
+        self._refuse(self._line(section, index, "wire_version_max"), reason)
 
     def _site(self, index: int, table: Mapping[str, Any]) -> tuple[float, float] | None:
         site = table.get("site")
@@ -314,6 +326,8 @@ class _NetworkReader:
                 if not isinstance(value, bool):
                     self._refuse(line, "enforce_capacities: expected true or false")
                 values[key] = value
+            elif key == "wire_version_max":
+                values[key] = self._wire_version("network", 0, table)
             elif key == "back_end":
                 try:
                     values[key] = checked_url(value) if value else ""

@@ -18,7 +18,9 @@ from trimtab.network.address import Address
 from trimtab.network.heartbeat import USUAL_HEARTBEAT
 from trimtab.network.replication_settings import ReplicationSettings
 from trimtab.protocol.link import LinkConfig
+from trimtab.protocol.messages import VERSION
 from trimtab.relocation.config import RelocationConfig
+from trimtab.replication.membership import may_decide
 
 RETRANSMIT_AFTER_S: Final = 3600.0
 """TCP repeats what is lost; a link has to repeat only after a new connection, which needs no timer."""
@@ -39,6 +41,8 @@ class BrokerEntry(msgspec.Struct, frozen=True):
     bandwidth_mbps: float | None = None
     site: tuple[float, float] | None = None
     """Where it stands, in the unit in which clients tell where they are."""
+    wire_version_max: int | None = None
+    """The highest version of the wire protocol that it speaks, if it is not that of the network."""
 
 
 class LinkEntry(msgspec.Struct, frozen=True):
@@ -87,6 +91,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """A broker that is asked to end hands over what it can within so long."""
     disk_max_mb: int = 0
     """How much a broker's log may take there, in megabytes, before publishers have to wait; 0 is no limit."""
+    wire_version_max: int = VERSION
+    """The highest version of the wire protocol that brokers speak: see `BrokerConfig`."""
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -116,6 +122,20 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             if entry.name == name:
                 return entry
         raise KeyError(name)
+
+    def voters(self) -> dict[str, Address]:
+        """Who decides about brokers that cannot be reached, by name or, of those that stand by, by address.
+
+        Empty where nobody is replaced without being provably over, and where those that are left could not decide.
+        """
+        settings = self.replication
+        if settings is None or settings.provisioner == "none" or settings.replaces != "automatic":
+            return {}
+        if settings.unreachable != "replace":
+            return {}
+        found = {entry.name: entry.listen for entry in self.brokers}
+        found.update({str(address): address for address in self.standbys})
+        return found if may_decide(len(found)) else {}
 
     def dialled_by(self, name: str) -> tuple[tuple[str, Address], ...]:
         """The neighbours that a broker calls, and where: it comes first in their links."""
@@ -148,6 +168,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             meters=self._meters_of(self.broker(name)),
             replication=self.replication,
             acknowledges=options.acknowledges,
+            wire_version_max=self.broker(name).wire_version_max or options.wire_version_max,
         )
 
     def _meters_of(self, entry: BrokerEntry) -> MeterConfig:

@@ -1,8 +1,8 @@
 """What a broker has on disk: its clients' publications and records, in a log of numbered files.
 
-A thread writes and waits for the disk (`fsync`); what has come while it did goes into the next write, so that a disk
-that takes long gets fewer and larger writes. Nothing is told to be stored before the disk has it, nor before the disk
-has the name of its file.
+A thread writes and waits for the disk (`fsync`). What comes in one loop iteration is one write, and what has come
+during a write goes into the next, so that a disk that takes long gets fewer and larger writes. Nothing is told to be
+stored before the disk has it, nor before the disk has the name of its file.
 
 Each file begins with the epoch and a checkpoint of what is known of clients. So a file is not needed any more when all
 its publications have ended and the checkpoint of a later one is on the disk, and is deleted then. After a crash the
@@ -25,33 +25,17 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from trimtab.broker.records import KeptRecords
-from trimtab.network.log_contents import (
-    DAMAGED_SUFFIX,
-    FileContents,
-    LogContents,
-    PublicationLogError,
-    change_record,
-    checkpoint_records,
-    end_record,
-    epoch_record,
-    log_files,
-    next_number,
-    publication_record,
-    void_record,
-)
-from trimtab.network.log_format import MARK_BYTES, framed, header
+from trimtab.broker.log.log_book import FILE_MAX_BYTES, LogBook, LogFile
+from trimtab.broker.log.log_contents import FileContents, LogContents, PublicationLogError
+from trimtab.broker.log.log_format import MARK_BYTES
+from trimtab.network.log_folder import DAMAGED_SUFFIX, log_files, next_number
 from trimtab.protocol.effects import Append, Forget
-from trimtab.protocol.messages import ClientRecord, Guard, Publish
+from trimtab.protocol.messages import ClientRecord, Publish
 
 __all__ = ["PublicationLog", "PublicationLogError"]
-
-FILE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""A new file begins beyond this size; small enough that ended publications do not stay long."""
 
 FILES_PER_QUOTA_COUNT: Final = 4
 """With a quota a new file begins beyond this part of it, if that is less: what has ended makes room in steps."""
@@ -62,38 +46,16 @@ RETRY_AFTER_S: Final = 1.0
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-class _File:
-    """One file of the log: how long it is, and which publications are in it."""
+class _File(LogFile):
+    """One file of the log on the disk."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.mark = os.urandom(MARK_BYTES)
+    def __init__(self, folder: Path, number: int) -> None:
+        super().__init__(number, os.urandom(MARK_BYTES))
+        self.path = folder / self.name
         self.descriptor = -1
         """Negative if it is not open, or not made yet."""
-        self.size_bytes = 0
-        """What the disk has of it for sure."""
         self.is_torn = False
-        """Whether there may be more of it, because a write has failed."""
-        self.checkpoint_bytes = 0
-        """The part of its size that its beginning takes; 0 until that is about to be written."""
-        self.is_begun = False
-        """Whether its checkpoint is on the disk, so that no file before it is needed for records."""
-        self.has_ends = False
-        """Whether it says of publications that they have ended, which may be in a file before it."""
-        self.last: dict[tuple[str, str], int] = {}
-        """The last sequence number of each publisher and session."""
-
-    @staticmethod
-    def found(contents: FileContents) -> _File:
-        """A file of an earlier incarnation."""
-        file = _File(contents.path)
-        torn = contents.torn
-        file.size_bytes = contents.size_bytes if torn is None else torn.offset_bytes
-        file.is_begun = contents.is_begun
-        file.has_ends = contents.has_ends
-        for publisher, session, sequence in contents.keys:
-            file.last[publisher, session] = max(sequence, file.last.get((publisher, session), 0))
-        return file
+        """Whether there may be more of it than is told, because a write has failed."""
 
     def create(self) -> None:
         """Make it, so that its name is there after a crash, too."""
@@ -117,18 +79,13 @@ class _File:
             view = view[os.write(self.descriptor, view) :]
         os.fsync(self.descriptor)
         self.is_torn = False
-        self.size_bytes += len(data)
-        self.is_begun = True
+        self.grown(len(data))
 
     def close(self) -> None:
         """Write no more to it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-
-    def is_full(self, max_bytes: int) -> bool:
-        """Whether a new file is to begin; many records are not written more often than as much has come besides."""
-        return self.size_bytes - self.checkpoint_bytes > max(max_bytes, self.checkpoint_bytes)
 
 
 def _ignore(problem: str) -> None:
@@ -156,30 +113,23 @@ class PublicationLog:
         self._failed = failed
         self._room_changed = room_changed
         self._max_bytes = max_bytes
-        self.epoch = 0
-        """The number of the broker's incarnation: above all that this disk has seen."""
         self.damage: tuple[str, ...] = ()
         """What was found damaged at the beginning: file, offset and how much was skipped."""
         self.torn: tuple[str, ...] = ()
         """What was cut off at the beginning because it was not written to its end."""
         self.problem = ""
         """Why there is no room for more publications, if so."""
-        self._files: list[_File] = []
+        self._book = LogBook(lambda number: _File(folder, number))
         self._files_bytes = 0
         """What they take, as it was when one was last written or deleted."""
-        self._records = KeptRecords()
-        """What the log says of clients, as far as it was taken to be written."""
-        self._ended: dict[tuple[str, str], int] = {}
-        self._waiting: list[Publish | Guard] = []
         self._waiting_bytes = 0
         """About how much the publications among them take, where there is a quota."""
-        self._ends_waiting: dict[tuple[str, str], int] = {}
-        self._epoch_waits = False
-        self._waiting_number = 0
         self._unwritten = b""
         """What is being written, or was refused by a full disk."""
         self._unwritten_number = 0
         self._is_writing = False
+        self._is_write_due = False
+        """Whether the next loop iteration begins to write."""
         self._is_disk_full = False
         self._retry_timer: asyncio.TimerHandle | None = None
         self._has_failed = False
@@ -204,7 +154,7 @@ class PublicationLog:
             if isinstance(error, OSError):
                 raise PublicationLogError(f"{error.filename or self._folder}: {error.strerror}") from None
             raise
-        return left, self._records.all()
+        return left, self._book.records.all()
 
     def _begin(self, epoch_min: int) -> tuple[Publish, ...]:
         _make_folder(self._folder)
@@ -215,14 +165,11 @@ class PublicationLog:
         for path in paths:
             contents.take(path, path.read_bytes(), is_last=path == paths[-1])
         left = contents.publications()
-        self._records, self._ended = contents.records, contents.ended
-        self.epoch = max(epoch_min, contents.epoch + 1)
         self._cut_off_torn(contents.files)
-        if any(file.damage for file in contents.files):
+        self._book.begin(contents, epoch_min, next_number(self._folder))
+        if contents.is_damaged:
             self._write_anew(left, contents.files)
         else:
-            self._files = [_File.found(file) for file in contents.files]
-            self._add_file()
             self._unwritten = self._take_waiting()
             try:
                 self._write()
@@ -230,10 +177,8 @@ class PublicationLog:
                 if error.errno not in _NO_SPACE:
                     raise
                 self._wait_for_space()
-            for file in self._files[:-1]:
-                if self._files[-1].is_begun and not (file.last or file.has_ends):
-                    self._delete(file)
-            self._delete_ended()
+            self._delete(self._book.pop_superseded())
+            self._delete(self._book.pop_ended())
         self._measure()
         self._look_for_room()
         return left
@@ -243,30 +188,29 @@ class PublicationLog:
         for file in files:
             if file.torn is not None:
                 os.truncate(file.path, file.torn.offset_bytes)
-                _sync(file.path)
+                _sync(Path(file.path))
                 size, offset = file.torn.size_bytes, file.torn.offset_bytes
                 self.torn += (f"{file.path}: {size} bytes from byte {offset} on were not written to their end",)
 
     def _write_anew(self, left: Iterable[Publish], files: Iterable[FileContents]) -> None:
         """Something was damaged: what has not ended goes into one new file, and damaged files get another name."""
-        self._add_file()
-        self._waiting = list(left)
-        new = self._files[-1]
+        new = self._book.files[-1]
         try:
-            new.write(self._take_waiting())
-            new.write(framed([void_record()], new.mark))
+            for part in self._book.written_anew(left):
+                new.write(part)
         except OSError:
             new.close()
             new.path.unlink(missing_ok=True)
             raise
         for file in files:
+            path = Path(file.path)
             if not file.damage:
-                file.path.unlink()
+                path.unlink()
                 continue
-            kept = file.path.with_name(file.path.name + DAMAGED_SUFFIX)
+            kept = path.with_name(path.name + DAMAGED_SUFFIX)
             while kept.exists():
                 kept = kept.with_name(kept.name + DAMAGED_SUFFIX)
-            file.path.rename(kept)
+            path.rename(kept)
             self.damage += tuple(
                 f"{file.path}: damage at byte {each.offset_bytes}, {each.size_bytes} bytes skipped: {each.reason}; "
                 f"the file is kept as {kept.name}"
@@ -280,7 +224,7 @@ class PublicationLog:
         self._executor.shutdown(wait=True)
         if self._retry_timer is not None:
             self._retry_timer.cancel()
-        if self._files and not self._has_failed:
+        if self._book.files and not self._has_failed:
             try:
                 if self._unwritten:
                     self._write()
@@ -288,8 +232,8 @@ class PublicationLog:
                 self._write()
             except OSError as error:
                 if error.errno not in _NO_SPACE:
-                    self._failed(f"{self._files[-1].path} cannot be written: {error.strerror}")
-        for file in self._files:
+                    self._failed(f"{self._book.files[-1].path} cannot be written: {error.strerror}")
+        for file in self._book.files:
             file.close()
         self._unlock()
 
@@ -298,23 +242,28 @@ class PublicationLog:
             os.close(self._lock)
             self._lock = -1
 
+    @property
+    def epoch(self) -> int:
+        """The number of the broker's incarnation: above all that this disk has seen."""
+        return self._book.epoch
+
     # ---- while the broker runs ----
 
     def append(self, effect: Append) -> None:
         """One more to store; its number is told when it is."""
-        self._waiting.append(effect.entry)
-        self._waiting_number = effect.number
+        self._book.append(effect.entry, effect.number)
         if self._max_bytes and isinstance(effect.entry, Publish):
             self._waiting_bytes += len(effect.entry.wire)
             if not self.problem:
                 self._look_for_room()
-        self._write_on()
+        if not self._is_write_due:
+            self._is_write_due = True
+            asyncio.get_running_loop().call_soon(self._write_on)
 
     def forget(self, effect: Forget) -> None:
         """A publisher's publications up to a number are not needed; this need not be on the disk at once."""
-        self._end(effect.publisher, effect.session, effect.sequence)
-        self._ends_waiting[effect.publisher, effect.session] = effect.sequence
-        if self._delete_ended():
+        self._book.end(effect.publisher, effect.session, effect.sequence)
+        if self._delete(self._book.pop_ended()):
             self._measure()
             self._retry()
         if self.problem:
@@ -322,61 +271,27 @@ class PublicationLog:
 
     def begin_epoch(self, epoch: int) -> None:
         """The broker's incarnation has a higher number; this need not be on the disk at once."""
-        self.epoch = epoch
-        self._epoch_waits = True
+        self._book.begin_epoch(epoch)
 
-    def _delete_ended(self) -> bool:
-        """Delete the first files as far as they are not needed any more; returns whether there were any."""
-        has_deleted = False
-        while any(later.is_begun for later in islice(self._files, 1, None)) and self._has_ended(self._files[0]):
-            self._delete(self._files[0])
-            has_deleted = True
-        return has_deleted
-
-    def _delete(self, file: _File) -> None:
-        self._files.remove(file)
-        file.close()
-        try:
-            file.path.unlink(missing_ok=True)
-        except OSError as error:
-            self._failed(f"{file.path} cannot be deleted: {error.strerror}")
-
-    def _has_ended(self, file: _File) -> bool:
-        return all(self._ended_until(*key) >= sequence for key, sequence in file.last.items())
-
-    def _ended_until(self, publisher: str, session: str) -> int:
-        return self._ended.get((publisher, session), 0)
-
-    def _end(self, publisher: str, session: str, sequence: int) -> None:
-        self._ended[publisher, session] = max(sequence, self._ended_until(publisher, session))
+    def _delete(self, files: list[_File]) -> bool:
+        """Delete files that are not needed any more; returns whether there were any."""
+        for file in files:
+            file.close()
+            try:
+                file.path.unlink(missing_ok=True)
+            except OSError as error:
+                self._failed(f"{file.path} cannot be deleted: {error.strerror}")
+        return bool(files)
 
     def _take_waiting(self) -> bytes:
-        """What waits, as records for the present file, behind its beginning if it has none."""
-        file = self._files[-1]
-        beginning = b""
-        if not file.checkpoint_bytes:
-            first = [epoch_record(self.epoch), *checkpoint_records(self._records.all())]
-            beginning = header(file.mark) + framed(first, file.mark)
-            file.checkpoint_bytes = len(beginning)
-        entries, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        ends, self._ends_waiting = self._ends_waiting, {}
-        records = [epoch_record(self.epoch)] if self._epoch_waits and not beginning else []
-        self._epoch_waits = False
-        for each in entries:
-            if isinstance(each, Guard):
-                self._records.keep(each)
-                records.append(change_record(each))
-            else:
-                file.last[each.publisher, each.session] = each.sequence
-                records.append(publication_record(each))
-        records += [end_record(*key, sequence) for key, sequence in ends.items()]
-        file.has_ends = file.has_ends or bool(ends)
-        self._unwritten_number, self._waiting_number = self._waiting_number, 0
-        return beginning + framed(records, file.mark)
+        """What waits, as records for the present file."""
+        self._unwritten_number, self._waiting_bytes = self._book.waiting_number, 0
+        return self._book.take()
 
     def _write_on(self) -> None:
         """Have the thread write what waits, unless it is writing or the disk is full."""
-        if self._waiting_number and not (self._is_writing or self._is_disk_full or self._is_closed):
+        self._is_write_due = False
+        if self._book.waiting_number and not (self._is_writing or self._is_disk_full or self._is_closed):
             self._unwritten = self._take_waiting()
             self._start_writing()
 
@@ -398,10 +313,10 @@ class PublicationLog:
         if error is not None:
             self._has_failed = True
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            self._failed(f"{self._files[-1].path} cannot be written: {reason}")
+            self._failed(f"{self._book.files[-1].path} cannot be written: {reason}")
             return
         self._is_disk_full = False
-        self._delete_ended()
+        self._delete(self._book.pop_ended())
         self._measure()
         if number:
             self._told(number)
@@ -431,7 +346,7 @@ class PublicationLog:
         return self._files_bytes + len(self._unwritten) + self._waiting_bytes
 
     def _measure(self) -> None:
-        self._files_bytes = sum(file.size_bytes for file in self._files)
+        self._files_bytes = sum(file.size_bytes for file in self._book.files)
 
     def _tell_room(self, problem: str) -> None:
         if problem == self.problem and not self._is_closed:
@@ -439,12 +354,12 @@ class PublicationLog:
 
     def _make_room(self) -> None:
         """Begin another file if everything has ended: then the present one is not needed any more."""
-        if self._is_writing or self._is_closed or not all(self._has_ended(file) for file in self._files):
+        if self._is_writing or self._is_closed or not all(map(self._book.has_ended, self._book.files)):
             return
-        file = self._files[-1]
+        file = self._book.files[-1]
         if file.is_begun and file.size_bytes > file.checkpoint_bytes:
-            self._add_file()
-        if not self._files[-1].is_begun:
+            self._book.add_file(next_number(self._folder))
+        if not self._book.files[-1].is_begun:
             self._unwritten = self._take_waiting()
             self._start_writing()
 
@@ -460,22 +375,17 @@ class PublicationLog:
 
     # ---- the disk ----
 
-    def _add_file(self) -> None:
-        """Let another file follow, which is made when something is written to it."""
-        last = int(self._files[-1].path.stem) if self._files else 0
-        self._files.append(_File(self._folder / f"{max(last + 1, next_number(self._folder)):012}.log"))
-
     def _write(self) -> None:
         """Put onto the disk what is to be written; if that fails, it is as before. Runs in the thread of the log."""
-        file = self._files[-1]
+        file = self._book.files[-1]
         file.write(self._unwritten)
         self._unwritten = b""
         self.writes_count += 1
         if file.is_full(self._file_max_bytes):
             file.close()
-            self._add_file()
+            self._book.add_file(next_number(self._folder))
             with suppress(OSError):  # told by the write that needs it
-                self._files[-1].create()
+                self._book.files[-1].create()
 
     @property
     def _file_max_bytes(self) -> int:

@@ -9,7 +9,8 @@ from one that cannot be reached, so before anybody takes its place:
 - a process on this host is looked at. One that hangs is killed, if it proves to be that broker (`process_proof.py`):
   its number came over the wire, and is not believed;
 - of all others it counts whether anybody listens at their address. If nobody can tell, because a host cannot be reached
-  or a process does not prove who it is, nothing is done unless the operator has said that this means that it is off.
+  or a process does not prove who it is, nothing is done, unless the operator asks for it (`trimtab replace`), or the
+  network file says that a majority of brokers and stand-bys decides (`membership.py`).
 
 Only brokers of the network file are replaced or assisted. What peers have told of them gets into orders only if it has
 the form of a name, an address or a session.
@@ -27,6 +28,7 @@ from trimtab.broker.core import Broker
 from trimtab.network.address import Address, is_of_this_host
 from trimtab.network.clock import now_s
 from trimtab.network.life import Life
+from trimtab.network.membership import Membership
 from trimtab.network.network_file import BrokerEntry, NetworkFileError, NetworkPlan, read_network_file
 from trimtab.network.process_proof import proved
 from trimtab.network.provisioners import Provisioner
@@ -40,6 +42,7 @@ from trimtab.network.status import ask_status
 from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.frames import FailureStatus
 from trimtab.replication.config import PROTOCOLS
+from trimtab.replication.membership import vote_problem
 
 ANSWER_WITHIN_S: Final = 1.0
 """A broker that runs answers a question for its status much sooner."""
@@ -78,6 +81,8 @@ class Replacing:
         settings: ReplicationSettings,
         provisioner: Provisioner | None,
         file: str | Path | None = None,
+        *,
+        membership: Membership | None = None,
     ) -> None:
         """The network file is read again for brokers that have been added to it."""
         self._broker = broker
@@ -85,6 +90,7 @@ class Replacing:
         self._file = file
         self._settings = settings
         self._provisioner = provisioner
+        self._membership = membership
         self._failures: deque[Failure] = deque(maxlen=FAILURES_KEPT_COUNT)
         self._tasks: dict[str, asyncio.Task[str]] = {}
         """By broker that is being replaced."""
@@ -116,8 +122,8 @@ class Replacing:
         elif request.broker not in self._tasks:
             self._begin(failure, request)
 
-    def _begin(self, failure: Failure, request: Replace | Assist) -> asyncio.Task[str]:
-        task = asyncio.get_running_loop().create_task(self._replace(failure, request))
+    def _begin(self, failure: Failure, request: Replace | Assist, *, is_by_hand: bool = False) -> asyncio.Task[str]:
+        task = asyncio.get_running_loop().create_task(self._replace(failure, request, is_by_hand=is_by_hand))
         self._tasks[request.broker] = task
         task.add_done_callback(lambda _: self._tasks.pop(request.broker, None))
         return task
@@ -154,13 +160,15 @@ class Replacing:
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
         if verdict not in ("crash", "hang"):
             return f"{broker} lives ({verdict}, as {here} sees it); only a broker that has failed is replaced"
+        if broker in self._tasks and not await asyncio.shield(self._tasks[broker]):
+            return ""  # it was being replaced already
         if broker in self._tasks:
             return f"{broker} is being replaced already"
         found = tuple(sorted(watching.neighbours_of(broker).items()))
         request = Replace(broker, peer.session, verdict, wanted, found, peer.incarnation)
         failure = self._failure_of(request)
         failure.protocol = wanted
-        return await self._begin(failure, request)
+        return await self._begin(failure, request, is_by_hand=True)
 
     async def assist_by_hand(self, broker: str, protocol: str, *, reorders: bool) -> str:
         """Somebody asks for an assistant of a neighbour; returns why that cannot be."""
@@ -169,8 +177,8 @@ class Replacing:
         peer = self._broker.peers.get(broker)
         if watching is None or peer is None or peer.role != "broker":
             return f"{broker} is no neighbour of {here}"
-        if self._broker.safe is not None:
-            return "what is safe is kept for one broker, and cannot take two ways"
+        if self._broker.safe is not None and not (reorders and protocol in ("", "synchronous")):
+            return "what is safe must stay in order: ask for re-ordering, with the protocol synchronous"
         verdict = watching.verdicts().get(broker, "alive")
         if verdict not in ("alive", CONGESTION):
             return f"{broker} may have failed ({verdict}, as {here} sees it); only a broker that lives is assisted"
@@ -185,18 +193,18 @@ class Replacing:
             )
         found = tuple(sorted(watching.neighbours_of(broker).items()))
         request = Assist(broker, peer.session, protocol or self._settings.protocol, reorders, found, peer.incarnation)
-        return await self._begin(self._failure_of(request), request)
+        return await self._begin(self._failure_of(request), request, is_by_hand=True)
 
-    async def _replace(self, failure: Failure, request: Replace | Assist) -> str:
+    async def _replace(self, failure: Failure, request: Replace | Assist, *, is_by_hand: bool) -> str:
         done = "assisted" if isinstance(request, Assist) else "replaced"
         failure.outcome, failure.replaced_s = f"is being {done}", None
-        problem = await self._try_to_replace(failure, request)
+        problem = await self._try_to_replace(failure, request, is_by_hand=is_by_hand)
         if problem:
             failure.outcome = problem
             log.warning("%s: %s is not %s: %s", self._broker.name, request.broker, done, problem)
         return problem
 
-    async def _try_to_replace(self, failure: Failure, request: Replace | Assist) -> str:
+    async def _try_to_replace(self, failure: Failure, request: Replace | Assist, *, is_by_hand: bool) -> str:
         provisioner = self._provisioner
         if provisioner is None:
             return "no provisioner is configured"
@@ -205,7 +213,7 @@ class Replacing:
             return f"no broker of the network file is named {request.broker[:100]!r}"
         name, protocol = request.broker, request.protocol
         listen = well_formed_address(self._broker.reach.address_of(name)) or str(entry.listen)
-        neighbours = self._well_formed(request.neighbours)
+        neighbours = self._well_formed(request.neighbours if request.session else self._neighbours_by_file(name))
         session = request.session if Life.of_session(request.session) is not None else ""
         if isinstance(request, Assist):
             linked = ((name, listen), *neighbours)
@@ -221,7 +229,7 @@ class Replacing:
                 epoch=request.epoch,
             )
         else:
-            problem = await self._make_sure_it_is_over(entry, session, Address.parse(listen))
+            problem = await self._make_sure_it_is_over(entry, session, Address.parse(listen), is_by_hand=is_by_hand)
             if problem:
                 return problem
             order = ReplicaOrder(name, protocol, neighbours, listen, session, request.why, epoch=request.epoch + 1)
@@ -259,6 +267,10 @@ class Replacing:
                 log.warning("%s: the network file has changed and cannot be used: %s", self._broker.name, error)
         return found
 
+    def _neighbours_by_file(self, name: str) -> tuple[tuple[str, str], ...]:
+        """The neighbours of a broker that was never seen, and where they are as far as is known."""
+        return tuple((each, self._broker.reach.address_of(each)) for each in self._plan.neighbours_of(name))
+
     def _well_formed(self, neighbours: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Neighbours as a peer has told them, without those that have no name or no address."""
         found: list[tuple[str, str]] = []
@@ -271,7 +283,9 @@ class Replacing:
                 log.warning("%s: no replica is linked to %r at %r", self._broker.name, name[:100], told[:100])
         return tuple(found)
 
-    async def _make_sure_it_is_over(self, entry: BrokerEntry, session: str, listen: Address) -> str:
+    async def _make_sure_it_is_over(
+        self, entry: BrokerEntry, session: str, listen: Address, *, is_by_hand: bool
+    ) -> str:
         """Why the incarnation before may not be over, empty if it is."""
         name, life = entry.name, Life.of_session(session)
         is_here = life is not None and life.is_here and is_of_this_host(listen.host)
@@ -288,9 +302,19 @@ class Replacing:
             if found is not None:
                 return await self._kill(name, found)
             doubt = f"process {life.pid} does not prove to be {name}, and is not killed"
-        if answers is None and self._settings.unreachable == "wait":
-            return f"nobody can say whether {name} runs: {doubt}"
-        return ""
+        if is_by_hand or (answers is False and is_of_this_host(listen.host)):
+            return ""
+        if self._settings.unreachable == "wait":
+            return f"nobody can say whether {name} runs: {doubt}" if answers is None else ""
+        objection = await self._vote(name)
+        return f"nobody can say whether {name} runs: {doubt}; {objection}" if objection else ""
+
+    async def _vote(self, name: str) -> str:
+        """Why no majority finds a broker gone, empty if one does."""
+        if self._membership is not None:
+            return await self._membership.vote(name)
+        voters = [*(entry.name for entry in self._plan.brokers), *map(str, self._plan.standbys)]
+        return vote_problem(name, voters, ())
 
     async def _kill(self, name: str, life: Life) -> str:
         log.warning("%s: %s hangs and is killed (process %d)", self._broker.name, name, life.pid)

@@ -34,7 +34,7 @@ class ReplicationSettings(ReplicationConfig, frozen=True, forbid_unknown_fields=
 
     unreachable: Literal["wait", "replace"] = "wait"
     """What to do about a broker on a host that cannot be reached, of which nobody can say whether it runs: wait for the
-    operator (or for the host), or replace it, where hosts that cannot be reached are known to be off."""
+    operator (or for the host), or replace it if a majority of brokers and stand-bys finds it gone (`fence_after_s`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

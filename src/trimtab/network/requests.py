@@ -9,12 +9,15 @@ from typing import Final
 from trimtab.broker.core import Broker
 from trimtab.network.clock import now_s
 from trimtab.network.connection import Connection
+from trimtab.network.membership import Membership
 from trimtab.network.neighbour_links import NeighbourLinks
 from trimtab.network.replacing import Replacing
 from trimtab.network.snapshots import Snapshots
 from trimtab.protocol.frames import (
     AssistReply,
     AssistRequest,
+    DrainReply,
+    DrainRequest,
     Frame,
     LinkReply,
     LinkRequest,
@@ -24,12 +27,16 @@ from trimtab.protocol.frames import (
     PlaceRequest,
     PolicyReply,
     PolicyRequest,
+    ReachReply,
+    ReachRequest,
     ReplaceReply,
     ReplaceRequest,
     ReplicaReply,
     ReplicaRequest,
     RestartReply,
     RestartRequest,
+    VoiceReply,
+    VoiceRequest,
     WhereReply,
     WhereRequest,
 )
@@ -53,6 +60,7 @@ class Requests:
         schedule: Callable[[], None],
         change_policy: Callable[[str], str],
         restart: Callable[[], str],
+        membership: Membership | None = None,
     ) -> None:
         self._broker = broker
         self._links = links
@@ -61,6 +69,7 @@ class Requests:
         self._schedule = schedule
         self._change_policy = change_policy
         self._restart = restart
+        self._membership = membership
         self.snapshots = Snapshots(broker)
         """Those who want to know for a while what clients publish."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,6 +104,12 @@ class Requests:
             case RestartRequest():
                 problem = self._restart()
                 return RestartReply(not problem, problem)
+            case DrainRequest(targets=targets, carries=carries, cancel=cancel):
+                problem = (
+                    self._broker.drain_no_more() if cancel else self._broker.drain(targets, now_s(), carries=carries)
+                )
+                self._schedule()
+                return DrainReply(not problem, problem)
             case WhereRequest(broker=broker):
                 address = self._broker.config.address if broker == here else self._broker.reach.address_of(broker)
                 return WhereReply(address)
@@ -114,11 +129,22 @@ class Requests:
                 if self._replacing is not None:
                     problem = await self._replacing.by_hand(broker, protocol)
                 return ReplaceReply(not problem, problem)
+            case VoiceRequest() | ReachRequest():
+                return await self._as_voter(request)
             case AssistRequest(broker=broker, protocol=protocol, reorders=reorders):
                 problem = self._nobody_watches()
                 if self._replacing is not None:
                     problem = await self._replacing.assist_by_hand(broker, protocol, reorders=reorders)
                 return AssistReply(not problem, problem)
+
+    async def _as_voter(self, request: VoiceRequest | ReachRequest) -> Frame:
+        """One whose own file fences nobody objects to nobody's place, and finds nobody gone."""
+        here, membership = self._broker.name, self._membership
+        if isinstance(request, VoiceRequest):
+            return VoiceReply(True, here, self._broker.epoch) if membership is None else membership.answer(request)
+        if membership is None:
+            return ReachReply(False, f"by the network file of {here} nobody is replaced that cannot be reached")
+        return await membership.find(request.broker)
 
     def _nobody_watches(self) -> str:
         return f"broker {self._broker.name} watches nobody: its network file has no section [replication]"

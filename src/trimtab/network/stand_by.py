@@ -12,9 +12,10 @@ import signal
 from trimtab.network.address import Address, is_of_this_host
 from trimtab.network.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.life import Life
+from trimtab.network.membership import Membership, StoodBy
 from trimtab.network.network_file import NetworkPlan
 from trimtab.network.replication_settings import ReplicaOrder
-from trimtab.protocol.frames import Frame, ReplicaReply, ReplicaRequest
+from trimtab.protocol.frames import Frame, ReachRequest, ReplicaReply, ReplicaRequest, VoiceRequest
 from trimtab.replication.config import PROTOCOLS
 
 LOOK_AGAIN_AFTER_S = 0.5
@@ -31,6 +32,13 @@ class StandBy:
         self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._order: asyncio.Future[ReplicaOrder | None] = asyncio.get_running_loop().create_future()
         self._connections: dict[Connection, None] = {}
+        self._finding: set[asyncio.Task[None]] = set()
+        self._membership: Membership | None = None
+        """Where majorities decide: this process as a voter."""
+        voters = plan.voters()
+        if str(address) in voters and plan.replication is not None:
+            fence_after_s = plan.replication.fences_after_s
+            self._membership = Membership(str(address), voters, fence_after_s, is_stand_by=True)
 
     async def wait(self) -> ReplicaOrder | None:
         """Wait for an order; None if the process is asked to end before one comes."""
@@ -40,12 +48,21 @@ class StandBy:
         server = await loop.create_server(lambda: Connection(self), self._address.host, self._address.port)
         log.info("a process stands by at %s", self._address)
         watching = loop.create_task(self._watch_companion())
+        if self._membership is not None:
+            self._membership.begin()
         try:
             return await self._order
         finally:
             watching.cancel()
+            for task in (*self._finding, *(() if self._membership is None else self._membership.tasks)):
+                task.cancel()
             server.close()
             await self._close_all()
+
+    @property
+    def stood_by(self) -> StoodBy | None:
+        """What this process was as a voter, for the broker that it becomes."""
+        return None if self._membership is None else self._membership.as_stood_by()
 
     def _stop(self) -> None:
         if not self._order.done():
@@ -60,7 +77,7 @@ class StandBy:
         """Close what is left, so that whoever gave the order has read the answer before the address is taken."""
         waiting = [asyncio.ensure_future(connection.wait_closed()) for connection in self._connections]
         for connection in list(self._connections):
-            connection.close("this process has become a broker")
+            connection.close("this process has become a broker", returns=True)
         if waiting:
             await asyncio.wait(waiting, timeout=CLOSE_WITHIN_S)
 
@@ -94,6 +111,9 @@ class StandBy:
         )
         return ""
 
+    async def _find(self, connection: Connection, membership: Membership, broker: str) -> None:
+        connection.send(await membership.find(broker))
+
     # ---- connections ----
 
     def connection_opened(self, connection: Connection) -> None:
@@ -105,6 +125,12 @@ class StandBy:
         if isinstance(frame, ReplicaRequest):
             problem = self._answer(frame)
             connection.send(ReplicaReply(not problem, problem))
+        elif isinstance(frame, VoiceRequest) and self._membership is not None:
+            connection.send(self._membership.answer(frame))
+        elif isinstance(frame, ReachRequest) and self._membership is not None:
+            task = asyncio.get_running_loop().create_task(self._find(connection, self._membership, frame.broker))
+            self._finding.add(task)
+            task.add_done_callback(self._finding.discard)
         else:
             connection.close("this process stands by and serves nobody yet")
 

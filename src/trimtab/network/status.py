@@ -11,6 +11,8 @@ from trimtab.protocol.frames import (
     AssistReply,
     AssistRequest,
     BrokerStatus,
+    DrainReply,
+    DrainRequest,
     Frame,
     LinkReply,
     LinkRequest,
@@ -20,6 +22,8 @@ from trimtab.protocol.frames import (
     PlaceRequest,
     PolicyReply,
     PolicyRequest,
+    ReachReply,
+    ReachRequest,
     ReplaceReply,
     ReplaceRequest,
     ReplicaReply,
@@ -105,6 +109,20 @@ async def ask_restart(address: Address, within_s: float = 10.0) -> RestartReply:
     """Ask the broker at an address to end and begin again; raises OSError or TimeoutError if it does not answer."""
     reply = await _ask(address, RestartRequest(), within_s)
     assert isinstance(reply, RestartReply)
+    return reply
+
+
+async def ask_reach(address: Address, broker: str, within_s: float) -> ReachReply:
+    """Ask the voter at an address whether it finds a broker gone; raises OSError or TimeoutError if it does not say."""
+    reply = await _ask(address, ReachRequest(broker), within_s)
+    assert isinstance(reply, ReachReply)
+    return reply
+
+
+async def ask_drain(address: Address, request: DrainRequest, within_s: float = 10.0) -> DrainReply:
+    """Ask the broker at an address to leave the network; raises OSError or TimeoutError if it does not answer."""
+    reply = await _ask(address, request, within_s)
+    assert isinstance(reply, DrainReply)
     return reply
 
 

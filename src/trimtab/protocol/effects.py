@@ -58,6 +58,21 @@ class Rejected(msgspec.Struct, frozen=True):
     reason: str
 
 
+class GapNotice(msgspec.Struct, frozen=True):
+    """Publications may be lost that this client wanted: those of a publisher from the first to the last number.
+
+    Without a last number it is not known how many: all before the next one that is delivered. Without a publisher it is
+    not known whose: something was lost, and of publishers that are gone nobody can tell.
+    """
+
+    publisher: str
+    first: int | None = None
+    last: int | None = None
+    reason: str = ""
+    session: str = ""
+    """The publisher's: in another one it counts anew."""
+
+
 class HeldBack(msgspec.Struct, frozen=True):
     """What this client sends waits at its broker, because it is more than a limit allows."""
 
@@ -137,7 +152,8 @@ class Replace(msgspec.Struct, frozen=True):
 
     broker: str
     session: str
-    """The incarnation that has failed; for a later one nothing is to be done."""
+    """The incarnation that has failed; for a later one nothing is to be done. Empty if none was ever seen: a replica
+    was told of it and it did not come; then its neighbours are not known either."""
     why: str
     """How it failed: crash or hang."""
     protocol: str
@@ -178,6 +194,10 @@ class Forget(msgspec.Struct, frozen=True):
     sequence: int
 
 
+class Leave(msgspec.Struct, frozen=True):
+    """The broker has nothing left and is to end for good: its connections end, and it does not come back."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """Something for the records, if any are kept."""
 
@@ -190,6 +210,7 @@ Effect: TypeAlias = (
     | InForce
     | Taken
     | Rejected
+    | GapNotice
     | HeldBack
     | Open
     | Shut
@@ -201,5 +222,6 @@ Effect: TypeAlias = (
     | Assist
     | Append
     | Forget
+    | Leave
     | BackEndRequest
 )

@@ -55,11 +55,22 @@ class RoomChanged(msgspec.Struct, frozen=True):
     has_room: bool
 
 
+class FenceChanged(msgspec.Struct, frozen=True):
+    """The broker does not hold its place, for this reason, or, without a reason, holds it again (brokers only).
+
+    Told before anything else where brokers are fenced (`trimtab.replication.membership`).
+    """
+
+    problem: str
+
+
 class Recovered(msgspec.Struct, frozen=True):
     """What the disk of an earlier incarnation holds, in its order; told before anything else (brokers only)."""
 
     publications: tuple[Publish, ...]
     records: tuple[ClientRecord, ...] = ()
+    damage: str = ""
+    """What of it was found damaged, in words, if anything was."""
 
 
 class LeftBehind(msgspec.Struct, frozen=True):
@@ -168,6 +179,7 @@ Event: TypeAlias = (
     | Wake
     | Stored
     | RoomChanged
+    | FenceChanged
     | Recovered
     | Resumed
     | LoadMeasured

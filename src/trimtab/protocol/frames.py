@@ -58,17 +58,17 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     burned: int = 0
 
 
-def version_problem(hello: Hello) -> str:
+def version_problem(hello: Hello, version_max: int = VERSION) -> str:
     """Why there is no version of the protocol that both ends speak, empty if there is one.
 
     >>> version_problem(Hello(1, "client", "ann", "1", 1))
-    'protocol version 1 is not spoken here, but 2 is'
-    >>> version_problem(Hello(3, "client", "ann", "1", 1, version_min=2))
+    'protocol version 1 is not spoken here, but 2 to 3 is'
+    >>> version_problem(Hello(4, "client", "ann", "1", 1, version_min=2))
     ''
     """
-    if hello.version >= VERSION_MIN and (hello.version_min or hello.version) <= VERSION:
+    if hello.version >= VERSION_MIN and (hello.version_min or hello.version) <= version_max:
         return ""
-    spoken = f"{VERSION_MIN} to {VERSION}" if VERSION_MIN < VERSION else f"{VERSION}"
+    spoken = f"{VERSION_MIN} to {version_max}" if version_max > VERSION_MIN else f"{version_max}"
     return f"protocol version {hello.version} is not spoken here, but {spoken} is"
 
 
@@ -128,6 +128,8 @@ class PeerStatus(msgspec.Struct, frozen=True):
     subscriptions_count: int
     verdict: str = ""
     """How a neighbour is, where neighbours are watched: alive, suspected, congestion, crash or hang."""
+    wire_version: int = VERSION_MIN
+    """The version of the protocol that is spoken with it."""
 
 
 class FailureStatus(msgspec.Struct, frozen=True):
@@ -172,6 +174,29 @@ class ChannelsStatus(msgspec.Struct, frozen=True):
     """Results put into the queues of clients."""
 
 
+class ClientToMove(msgspec.Struct, frozen=True):
+    """A client of a broker that is being drained."""
+
+    client: str
+    why: str
+    """Why it is still there."""
+
+
+class DrainStatus(msgspec.Struct, frozen=True):
+    """How far a broker is that is being drained."""
+
+    phase: str
+    """moving: clients have to move; emptying: something waits for others; leaving: neighbours are told."""
+    carries: bool
+    """Whether it stays for its neighbours."""
+    moved_count: int
+    """Clients that have moved."""
+    clients_count: int
+    """Clients that have not."""
+    clients: tuple[ClientToMove, ...]
+    """The first of those."""
+
+
 class BrokerStatus(msgspec.Struct, frozen=True):
     """What a broker process tells about itself; rates are those of the last few seconds."""
 
@@ -212,11 +237,15 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     epoch: int = 1
     """The number of this incarnation of the broker."""
     is_learning: bool = False
-    """Whether it does not know all its routes yet."""
+    """Whether it does not know all its routes yet, or neighbours have not said again what only they have."""
     disk_damage: tuple[str, ...] = ()
     """What was found damaged on its disk at the start: file, offset and how many bytes were skipped."""
     disk_problem: str = ""
     """Why publishers have to wait for room on its disk, if they do."""
+    fenced: str = ""
+    """Why nothing is acknowledged or confirmed, if so: it hears no majority and may have been replaced."""
+    drain: DrainStatus | None = None
+    """How far it is with leaving, if it does."""
 
 
 class StatusReply(msgspec.Struct, frozen=True, tag_field="frame", tag="status"):
@@ -345,6 +374,25 @@ class PolicyReply(msgspec.Struct, frozen=True, tag_field="frame", tag="policy", 
     reason: str = ""
 
 
+class DrainRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="drain?", omit_defaults=True):
+    """Ask a broker to leave the network when its clients have moved to these brokers; needs no greeting.
+
+    One that `carries` only has its clients moved and takes no others. With `cancel` it stays, and takes clients again.
+    The answer comes when it has begun; how far it is stands in its status.
+    """
+
+    targets: tuple[str, ...] = ()
+    carries: bool = False
+    cancel: bool = False
+
+
+class DrainReply(msgspec.Struct, frozen=True, tag_field="frame", tag="drain", omit_defaults=True):
+    """The broker does so, or it does not, for this reason."""
+
+    done: bool
+    reason: str = ""
+
+
 class RestartRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="restart?"):
     """Ask a broker to end as it does when it is asked to, and to begin again in its process; needs no greeting."""
 
@@ -356,9 +404,48 @@ class RestartReply(msgspec.Struct, frozen=True, tag_field="frame", tag="restart"
     reason: str = ""
 
 
+class VoiceRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="voice?", omit_defaults=True):
+    """An incarnation of a broker asks a voter for its voice, which is given for a while; needs no greeting.
+
+    A process that stands by has no place, names no broker, and wants to hear what the voter knows.
+    """
+
+    broker: str = ""
+    epoch: int = 0
+    nonce: str = ""
+
+
+class VoiceReply(msgspec.Struct, frozen=True, tag_field="frame", tag="voice", omit_defaults=True):
+    """Whether the voice is given, who the voter is if it is a broker, and which epochs it knows, by broker.
+
+    `granted` is the highest epoch of the broker that asks that the voter has granted it as a neighbour, else 0.
+    """
+
+    given: bool
+    voter: str = ""
+    epoch: int = 0
+    known: dict[str, int] = {}
+    granted: int = 0
+
+
+class ReachRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="reach?"):
+    """Ask a voter whether it finds a broker of the network file gone; needs no greeting."""
+
+    broker: str
+
+
+class ReachReply(msgspec.Struct, frozen=True, tag_field="frame", tag="reach", omit_defaults=True):
+    """The voter finds the broker gone, or it does not, for this reason."""
+
+    gone: bool
+    reason: str = ""
+
+
 MapFrame: TypeAlias = (
     Hello
     | Ack
+    | DrainRequest
+    | DrainReply
     | Goodbye
     | StatusRequest
     | StatusReply
@@ -382,6 +469,10 @@ MapFrame: TypeAlias = (
     | PolicyReply
     | RestartRequest
     | RestartReply
+    | VoiceRequest
+    | VoiceReply
+    | ReachRequest
+    | ReachReply
 )
 """The frames that travel as maps."""
 

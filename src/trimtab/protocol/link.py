@@ -243,14 +243,6 @@ class Link:
         sent = [message for message in chain.from_iterable(self._unacknowledged) if not is_control(message)]
         return [*sent, *self.data]
 
-    def take_back(self) -> None:
-        """The peer has lost its memory, and this link ends: the data that it has not acknowledged waits again."""
-        sent = [message for message in chain.from_iterable(self._unacknowledged) if not is_control(message)]
-        self.data.extendleft(reversed(sent))
-        self._unacknowledged.clear()
-        self._oldest_number = self._next_number
-        self._resend_index = None
-
     def take(self, now_s: float, messages_max_count: int = BATCH_MAX_COUNT) -> Payload | Ack | None:
         """The next frame to send, with up to so many messages; None if nothing is to be said or windows are full."""
         if not self.connected:

@@ -14,11 +14,11 @@ import msgspec
 from trimtab.language import Filter, limits
 from trimtab.language.durations import DURATION_MAX_S
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of the protocol that is spoken here, and the highest that is understood."""
 
 VERSION_MIN: Final = 2
-"""The lowest version that is understood; two ends use the highest that both understand."""
+"""The lowest version that is understood; two ends use the highest that both understand: see `versions.py`."""
 
 HOPS_MAX_COUNT: Final = 127
 """Hops are not counted beyond this, so that they are the last byte of a publication on the wire."""
@@ -203,6 +203,10 @@ class Gone(Message, frozen=True, tag="gone"):
     names: tuple[str, ...]
 
 
+class Leaving(Message, frozen=True, tag="leaving"):
+    """The sender has nothing left and leaves the network: when its connection ends, it is gone for good."""
+
+
 class Synced(Message, frozen=True, tag="synced"):
     """The receiver has been told all that the sender and everything behind it knew when the link came to be.
 
@@ -246,6 +250,8 @@ class MoveIn(Message, frozen=True, tag="movein"):
     advertisements: tuple[KnownAdvertisement, ...] = ()
     publishes: bool = False
     """Whether it has advertisements, or has published at the old broker: what it says next must not overtake that."""
+    accepted: int = 0
+    """The last of its publications that it knows to be accepted."""
 
 
 class Handover(Message, frozen=True, tag="handover"):
@@ -340,12 +346,13 @@ class Swept(Message, frozen=True, tag="swept"):
     """The sender has told all it knows in this link epoch; what it told in earlier ones and not again, ends.
 
     The names are those of all brokers that are reached through it. A client says up to which number it will say again
-    what was not accepted.
+    what was not accepted, and up to which it knows to be accepted.
     """
 
     names: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     sequence: int = 0
+    accepted: int = 0
 
 
 class Passing(Message, frozen=True, tag="passing"):
@@ -428,6 +435,55 @@ class Progress(Message, frozen=True, tag="progress"):
     sent: tuple[Sent, ...] = ()
 
 
+class Gap(Message, frozen=True, tag="gap"):
+    """A marker: publications may be lost. It goes to whoever may be concerned, and keeps its place among the others.
+
+    Without a publisher it is a break: what stands before it in a stream may lack something at its end. With one it
+    belongs to a break and says up to which number that publisher's broker has accepted its publications (0: not
+    known), or with `first` exactly which are lost.
+    """
+
+    id: str
+    """The break: its broker, that one's incarnation and a number; empty if there is none."""
+    publisher: str = ""
+    session: str = ""
+    """The publisher's, in which its numbers count."""
+    first: int = 0
+    last: int = 0
+    filters: tuple[Filter, ...] = ()
+    """What the publisher announces: it goes to those who want something of that; to all if there are none."""
+    has_crossed: bool = False
+    """Whether it has come through the broker of the break, so that publications of this publisher have, too."""
+    is_wide: bool = False
+    """Whether publications may take other ways than this, so that its place tells little."""
+    is_own: bool = False
+    """Whether it is about the receiver's own session, which was forgotten: all publishers are concerned."""
+    reason: str = ""
+
+
+class GapQuestion(Message, frozen=True, tag="gap?"):
+    """Which publishers are there, and what was accepted of them? It goes everywhere; answers are `Gap`s."""
+
+    id: str
+
+
+class Relieved(Message, frozen=True, tag="relieved"):
+    """An assistant says that it is not needed any more: the receiver sends nothing more over it, and `OneWay` to it."""
+
+
+class TwoWays(Message, frozen=True, tag="twoways"):
+    """What the sender sends need not be in order before its `OneWay`; it wants one of the receiver as well."""
+
+    number: int = 0
+    """Which of its words counts: that one or a later one. What it says again may hold earlier ones."""
+
+
+class OneWay(Message, frozen=True, tag="oneway"):
+    """A marker: all that the sender sent over an assistant, or what was said again to it, has come before this."""
+
+    number: int = 0
+
+
 MapMessage = (
     Advertise
     | Unadvertise
@@ -442,6 +498,7 @@ MapMessage = (
     | Limited
     | Members
     | Gone
+    | Leaving
     | Synced
     | Redirect
     | MoveIn
@@ -464,6 +521,11 @@ MapMessage = (
     | Guarded
     | ClientRecords
     | Progress
+    | Gap
+    | GapQuestion
+    | Relieved
+    | TwoWays
+    | OneWay
 )
 """Every message but publications: those that travel as maps."""
 
@@ -471,7 +533,7 @@ AnyMessage = MapMessage | Publish
 """Every message."""
 
 
-_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, End, Progress})
+_DATA_TYPES: Final = frozenset({Publish, bytes, Unadvertise, Handover, Complete, End, Progress, OneWay, Gap})
 
 
 def is_control(message: Message | bytes) -> bool:

@@ -74,6 +74,18 @@ class MoveRecord(msgspec.Struct, frozen=True):
     publisher_wait_s: Annotated[float, _says("how long its publications were held back, if it publishes")] = 0.0
 
 
+class GapRecord(msgspec.Struct, frozen=True):
+    """A notice to a client that publications which it wanted may be lost."""
+
+    time_s: Annotated[float, _says("when the client was told")]
+    client: Annotated[str, _says("who was told")]
+    broker: Annotated[str, _says("the broker that served the client")]
+    publisher: Annotated[str, _says("whose publications may be lost, empty if nobody knows")]
+    first: Annotated[int | None, _says("the first number that may be lost, missing if nobody knows")]
+    last: Annotated[int | None, _says("the last one; missing if all before the next delivery may be lost")]
+    reason: Annotated[str, _says("how it came to that")]
+
+
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A balancing session between two brokers: why, what moved, what was estimated and what came of it."""
 
@@ -127,12 +139,13 @@ class RelocationRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, _says("why it moves or stays, in words")]
 
 
-AnyRecord: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | SessionRecord | RelocationRecord
+AnyRecord: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | GapRecord | SessionRecord | RelocationRecord
 
 TABLES: Final[dict[str, type[AnyRecord]]] = {
     "load": LoadRecord,
     "deliveries": DeliveryRecord,
     "moves": MoveRecord,
+    "gaps": GapRecord,
     "sessions": SessionRecord,
     "relocations": RelocationRecord,
 }

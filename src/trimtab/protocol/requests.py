@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 from trimtab.protocol.frames import (
     AssistReply,
     AssistRequest,
+    DrainReply,
+    DrainRequest,
     LinkReply,
     LinkRequest,
     MoveReply,
@@ -15,6 +17,8 @@ from trimtab.protocol.frames import (
     PlaceRequest,
     PolicyReply,
     PolicyRequest,
+    ReachReply,
+    ReachRequest,
     ReplaceReply,
     ReplaceRequest,
     ReplicaReply,
@@ -23,6 +27,8 @@ from trimtab.protocol.frames import (
     RestartRequest,
     StatusReply,
     StatusRequest,
+    VoiceReply,
+    VoiceRequest,
     WhereReply,
     WhereRequest,
 )
@@ -38,6 +44,9 @@ SingleRequest: TypeAlias = (
     | WhereRequest
     | PolicyRequest
     | RestartRequest
+    | VoiceRequest
+    | ReachRequest
+    | DrainRequest
 )
 """Those that are answered once, when it is known what came of them."""
 
@@ -52,6 +61,9 @@ Reply: TypeAlias = (
     | WhereReply
     | PolicyReply
     | RestartReply
+    | VoiceReply
+    | ReachReply
+    | DrainReply
     | StatusReply
     | Snapshot
 )
@@ -68,5 +80,8 @@ REPLIES: Final[dict[type[Request], type[Reply]]] = {
     SnapshotRequest: Snapshot,
     PolicyRequest: PolicyReply,
     RestartRequest: RestartReply,
+    VoiceRequest: VoiceReply,
+    ReachRequest: ReachReply,
+    DrainRequest: DrainReply,
 }
 """What answers each; a snapshot comes in parts."""

@@ -10,6 +10,7 @@ client that is away must not stall everybody behind it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Final
 
@@ -48,6 +49,7 @@ class RetainingLink(Link):
         "_retained_bytes",
         "_retention",
         "arrived_count",
+        "counts_done",
         "is_gone",
         "stepped_count",
     )
@@ -68,6 +70,8 @@ class RetainingLink(Link):
         """Data messages of the peer, of this link epoch, whose turn has come."""
         self.is_gone = False
         """Whether the peer has left for good: nobody waits for it."""
+        self.counts_done = False
+        """Whether what it has does not count before it is done: an assistant may leave or die at any time."""
 
     @property
     def position(self) -> int:
@@ -140,7 +144,7 @@ class RetainingLink(Link):
             self._peer_item_done_count = min(frame.done, self._data_sent_count)
             while len(self._retained) > self._data_sent_count - self._peer_item_done_count:
                 self._retained_bytes -= _size_bytes(self._retained.popleft())
-            if self._retention.is_end_to_end:
+            if self._retention.is_end_to_end or self.counts_done:
                 self._retention.something_reached()
         return messages
 
@@ -201,7 +205,8 @@ class Item:
         return not self.outs
 
     def _has_reached(self, link: RetainingLink, place: int) -> bool:
-        return link.is_gone or (link.done_count if self.is_end_to_end else link.arrived_count) >= place
+        counts_done = self.is_end_to_end or link.counts_done
+        return link.is_gone or (link.done_count if counts_done else link.arrived_count) >= place
 
 
 class Retention:
@@ -283,10 +288,22 @@ class Retention:
 
     def relink(self, old: RetainingLink, new: RetainingLink) -> None:
         """What a link retained stands in the queue of the next epoch's now, in its old order."""
+        self._move(old, new, lambda count: count)
+
+    def give_back(self, old: RetainingLink, new: RetainingLink) -> None:
+        """The publications that a link retained are about to go behind all that waits on another one."""
+        base_count, counts = new.position, [0]
+        for message in old.undelivered_data():
+            counts.append(counts[-1] + isinstance(message, Publish | bytes))
+        self._move(old, new, lambda count: base_count + counts[count])
+
+    def _move(self, old: RetainingLink, new: RetainingLink, place_of: Callable[[int], int]) -> None:
+        """What a link retained, counted from the first, has these places on another one."""
         for waiting in self._waiting.values():
             for item in waiting:
                 item.outs = [
-                    (new, place - old.done_count) if link is old else (link, place) for link, place in item.outs
+                    (new, place_of(max(0, place - old.done_count))) if link is old else (link, place)
+                    for link, place in item.outs
                 ]
 
 

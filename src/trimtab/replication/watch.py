@@ -9,11 +9,15 @@ one is there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.messages import Neighbours
 from trimtab.replication.config import ReplicationConfig
 from trimtab.replication.detection import Look, Signs, Verdict, Watched
+
+EXPECTED_TURNS_COUNT: Final = 2
+"""A neighbour that never came is asked for after so many turns of those who may know more: it may be a leaf."""
 
 
 class _Neighbour:
@@ -44,11 +48,21 @@ class NeighbourWatch:
         self._look_at_s: float | None = None
         self._is_retired = False
 
+    def expect(self, name: str, now_s: float) -> None:
+        """A neighbour is to come, of which a replica was told; it may have died together with the one before.
+
+        Its other neighbours, if it has any, know more of it and ask first.
+        """
+        known = self._neighbours[name] = _Neighbour("", 0, Watched(self._config, now_s))
+        known.neighbours = {}
+        known.away_until_s = now_s + EXPECTED_TURNS_COUNT * self._config.ask_again_s
+        self._look_at_s = now_s + self._config.look_every_s
+
     def came(self, name: str, session: str, now_s: float, epoch: int = 1) -> None:
         """A neighbour is there, or a later incarnation of it."""
         known = self._neighbours.get(name)
         self._neighbours[name] = _Neighbour(session, epoch, Watched(self._config, now_s))
-        if known is not None:
+        if known is not None and known.session:
             self._neighbours[name].neighbours = known.neighbours
         if self._look_at_s is None and not self._is_retired:
             self._look_at_s = now_s + self._config.look_every_s

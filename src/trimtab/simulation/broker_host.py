@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
+from trimtab.broker.log.log_contents import Key
 from trimtab.broker.uplink import AnyUplink, UplinkScheduler
 from trimtab.load.agents import Agent
 from trimtab.load.indices import LoadIndices
@@ -28,9 +29,11 @@ from trimtab.protocol.events import (
     Connected,
     Disconnected,
     Event,
+    LeftBehind,
     LinkRemoved,
     LoadMeasured,
     Recovered,
+    RoomChanged,
     Step,
     Stored,
     Wake,
@@ -62,8 +65,6 @@ class CheckingObserver:
     def __init__(self, config: BrokerConfig, checker: DeliveryChecker) -> None:
         self._name = config.name
         self._checker = checker
-        self.may_lose_all = False
-        """Whether it is an assistant of a broker that has died: what it has may be lost with it."""
         self._is_basic = config.replica == "basic" and not config.assists
         self._queued_max_count: int | None = None
         """What may wait for a client, where slow clients lose something; sources of others are held back."""
@@ -78,9 +79,15 @@ class CheckingObserver:
         """It may be acknowledged."""
         self._checker.recovered(message.publisher, message.sequence)
 
+    def damaged_on_disk(self, keys: Iterable[Key]) -> None:
+        """Their records cannot be read any more: they may be lost, if nobody else has them."""
+        self._checker.gaps.may_lose()
+        for publisher, _, sequence in keys:
+            self._checker.damaged_on_disk(publisher, sequence)
+
     def passed_by_stand_in(self, message: Publish) -> None:
         """It may be lost there."""
-        if self.may_lose_all or self._is_basic:
+        if self._is_basic:
             self._checker.may_be_lost(message.publisher, message.sequence)
 
     def dropped(self, client: str, message: Publish) -> None:
@@ -103,10 +110,6 @@ class CheckingObserver:
     def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None:
         """This is not to be delivered."""
         self._checker.excused(client, [(each.publisher, each.sequence) for each in undelivered])
-
-    def may_come_late(self, publisher: str, first: int, last: int) -> None:
-        """Nobody must get these who has had a later one."""
-        self._checker.may_come_late(publisher, first, last)
 
 
 class BrokerHost:
@@ -205,9 +208,9 @@ class BrokerHost:
         self._carry_out(self.broker.handle(Connected(peer, hello), self._clock.now_s))
         self.pump()
 
-    def disconnected(self, peer: str) -> None:
-        """The connection to a peer is gone."""
-        self._carry_out(self.broker.handle(Disconnected(peer), self._clock.now_s))
+    def disconnected(self, peer: str, *, returns: bool = False) -> None:
+        """The connection to a peer is gone; one that was asked to end has said that it returns."""
+        self._carry_out(self.broker.handle(Disconnected(peer, returns), self._clock.now_s))
         self.pump()
 
     def left(self, peer: str) -> None:
@@ -235,13 +238,21 @@ class BrokerHost:
     def mount(self, disk: Disk) -> None:
         """Find what an earlier incarnation has stored."""
         self.disk = disk
-        publications, records = disk.mount(self._stored)
-        self._carry_out(self.broker.handle(Recovered(publications, records), self._clock.now_s))
+        found = disk.mount(self._stored, self._room_changed)
+        if found.damage:
+            self.observer.damaged_on_disk(found.may_be_missing)
+        event = Recovered(found.publications, found.records, found.damage)
+        self._carry_out(self.broker.handle(event, self._clock.now_s))
         self.pump()
 
     def _stored(self, number: int) -> None:
         if not self.waits(self._stored, number):
             self._carry_out(self.broker.handle(Stored(number), self._clock.now_s))
+            self.pump()
+
+    def _room_changed(self, has_room: bool) -> None:
+        if not self.waits(self._room_changed, has_room):
+            self._carry_out(self.broker.handle(RoomChanged(has_room), self._clock.now_s))
             self.pump()
 
     def change_agents(self, agents: Sequence[Agent]) -> None:
@@ -265,6 +276,14 @@ class BrokerHost:
         self.is_paused = True
         self.is_dead = self.is_dead or is_dead
         self._is_stopped = True
+
+    def leave(self) -> LeftBehind | None:
+        """End because it was asked to: what the next incarnation must know, unless that is on the disk."""
+        self.stop(is_dead=True)
+        if self.disk is not None:
+            self.disk.close()
+            return None
+        return self.broker.left_behind()
 
     def _resume(self) -> None:
         if self._is_stopped:

@@ -26,6 +26,7 @@ from trimtab.protocol.events import MoveTo
 from trimtab.protocol.frames import Payload
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import FROM_NOW_ON, Accepted, Publish, Subscribe, SubscribeChannel
+from trimtab.simulation.gap_bugs import DROP_BUGS
 from trimtab.simulation.move_bugs import MOVE_BUGS, Patch
 
 
@@ -361,6 +362,7 @@ BUGS: Final = tuple(
             _answer_overtakes,
         ),
         *MOVE_BUGS,
+        *DROP_BUGS,
         ("drop-too-much", "a full queue for a slow client loses two publications and counts one", _drop_too_much),
         ("reorder-at-drop", "a full queue is turned round when its oldest publication is dropped", _reorder_at_drop),
         ("forget-the-limit", "a queue for a slow client that loses the oldest is not bounded", _forget_the_limit),

@@ -16,9 +16,10 @@ import msgspec
 from trimtab.language import Filter, Value
 from trimtab.matching import Matcher
 from trimtab.protocol.channels import STREAM_MARK
-from trimtab.protocol.effects import Deliver
+from trimtab.protocol.effects import Deliver, GapNotice
 from trimtab.simulation.channel_checker import ChannelChecker
 from trimtab.simulation.delays import Delays
+from trimtab.simulation.gap_checker import GapChecker
 
 _SAMPLE_EVERY: Final = 256
 """Every so many publications the engine's answer is compared with brute force."""
@@ -77,6 +78,8 @@ class DeliveryChecker:
         self.order_is_promised = True
         """Whether publications of one publisher must come in order."""
         self.delays = Delays()
+        self.gaps = GapChecker(self._violate)
+        """What may be lost, and what was told of it."""
         self.deliveries_count = 0
         self.accepted_count = 0
         self.published_count = 0
@@ -96,8 +99,6 @@ class DeliveryChecker:
         self._had: dict[tuple[str, str], set[int]] | None = None
         """By subscription and publisher: all that was delivered, where the last number does not tell."""
         self._is_in_gap = False
-        self._may_come_late: set[tuple[str, int]] = set()
-        """Publications that clients may drop because they have had later ones."""
 
     def promise_no_order(self) -> None:
         """The network does not promise order: remember each delivery, before there is any."""
@@ -147,22 +148,29 @@ class DeliveryChecker:
                 self._matcher.remove(id)
             subscription.in_force = False
             subscription.has_lapsed = True
-            for due in self._due.values():
-                due.pop(id, None)
+            self.gaps.may_miss(subscription.client)
+            for key, due in self._due.items():
+                if due.pop(id, 0) is None:
+                    self.gaps.may_be_lost(key, (id,))
 
     def dropped(self, client: str, publisher: str, sequence: int) -> None:
         """A broker has given up a publication that waited for a slow client, and counts it as dropped."""
         self.dropped_count += 1
-        due = self._due.get((publisher, sequence), {})
-        for id in [id for id in due if self.subscriptions[id].client == client]:
-            del due[id]
+        self._excuse(client, (publisher, sequence))
 
     def excused(self, client: str, publications: Iterable[tuple[str, int]]) -> None:
         """A broker has given up what waited for a client that was away for longer than its lease."""
         for key in publications:
-            due = self._due.get(key, {})
-            for id in [id for id in due if self.subscriptions[id].client == client]:
-                del due[id]
+            self._excuse(client, key)
+
+    def _excuse(self, client: str, key: tuple[str, int]) -> None:
+        """A client need not get a publication, but must be told so."""
+        due = self._due.get(key, {})
+        ids = [id for id in due if self.subscriptions[id].client == client]
+        for id in ids:
+            del due[id]
+        self.gaps.may_miss(client)
+        self.gaps.may_be_lost(key, ids)
 
     def disconnected(self, client: str) -> None:
         """A broker has disconnected a slow client for good: nothing more may come, and nothing is demanded."""
@@ -208,7 +216,10 @@ class DeliveryChecker:
             due = {id: None for id in due if self.subscriptions[id].since_count < ordinal}
             had = {each.client for each in self.subscriptions.values() if self._has_had(each, publisher, sequence)}
             due = {id: None for id in due if self.subscriptions[id].client not in had}
-        if due and not self._is_in_gap:
+        self.gaps.accepted((publisher, sequence))
+        if due and self._is_in_gap:
+            self.gaps.may_be_lost((publisher, sequence), due)
+        elif due:
             self._due[publisher, sequence] = due
         self._values[publisher, sequence] = (values, ordinal)
         if len(self._values) > _VALUES_MAX_COUNT:
@@ -237,7 +248,7 @@ class DeliveryChecker:
             self._again_until[client] = max(until, self._again_until.get(client, 0))
             self._accepted_until[client] = min(until, self._taken_until.get(client, 0))
         for key in lost:
-            self._due.pop(key, None)
+            self.gaps.may_be_lost(key, self._due.pop(key, {}))
 
     def recovered(self, publisher: str, sequence: int) -> None:
         """A broker has found a publication on its disk that it accepted in an earlier incarnation."""
@@ -245,15 +256,18 @@ class DeliveryChecker:
 
     def may_be_lost(self, publisher: str, sequence: int) -> None:
         """A publication is where the protocol in use may lose it: nobody must get it, but whoever does gets it once."""
-        self._due.pop((publisher, sequence), None)
+        self.gaps.may_be_lost((publisher, sequence), self._due.pop((publisher, sequence), {}))
 
-    def may_come_late(self, publisher: str, first: int, last: int) -> None:
-        """Publications may come behind later ones: where order is promised, who has had those gets these no more."""
-        self._may_come_late.update(key for key in self._due if key[0] == publisher and first <= key[1] <= last)
+    def damaged_on_disk(self, publisher: str, sequence: int) -> None:
+        """The record of a publication on its broker's disk is damaged: whoever has not had it may never get it."""
+        self.may_be_lost(publisher, sequence)
 
     def begin_gap(self) -> None:
         """More has failed at once than the level of acknowledgement survives: what is under way may be lost."""
         self._is_in_gap = True
+        self.gaps.may_lose()
+        for key, due in self._due.items():
+            self.gaps.may_be_lost(key, due)
         self._due.clear()
 
     def end_gap(self) -> None:
@@ -266,6 +280,10 @@ class DeliveryChecker:
             return
         self._violate("refused", f"{client}: {about} at {now_s:.6f} s: {reason}")
 
+    def told_gap(self, client: str, notice: GapNotice, now_s: float) -> None:
+        """A client has told its application that something may be lost."""
+        self.gaps.told(client, notice, now_s)
+
     def delivered(self, client: str, deliver: Deliver, now_s: float) -> None:
         """A client has handed a publication to its application."""
         self.delivered_run(client, ((now_s, deliver),))
@@ -273,7 +291,7 @@ class DeliveryChecker:
     def delivered_run(self, client: str, run: Sequence[tuple[float, Deliver]]) -> None:
         """A client has handed publications to its application, one after the other."""
         all_due, subscriptions, note_delay, told = self._due, self.subscriptions, self._note_delay, self.on_delivery
-        all_had = self._had
+        all_had, gaps = self._had, self.gaps
         for at_s, deliver in run:
             publisher, sequence, ids = deliver.publisher, deliver.sequence, deliver.subscriptions
             if publisher[0] == STREAM_MARK:
@@ -283,6 +301,8 @@ class DeliveryChecker:
                 told(client, deliver, at_s)
             key = (publisher, sequence)
             due = all_due.get(key)
+            if gaps.has_any:
+                gaps.delivered(client, key, ids)
             self.deliveries_count += len(ids)
             note_delay(deliver.delay_s)
             for id in ids:
@@ -330,9 +350,8 @@ class DeliveryChecker:
     def check_at_rest(self) -> None:
         """Nothing is under way any more: what must have been delivered and was not is missing."""
         self.channels.check_at_rest()
+        self.gaps.check_at_rest(self.subscriptions, {client for client, _ in self.advertisements.values()})
         for publisher, sequence, subscription in self._undelivered():
-            if self._came_late(subscription.client, publisher, sequence):
-                continue
             if not subscription.ended:
                 self._violate("missing", f"{publisher}:{sequence} to {subscription.id}")
             elif subscription.last.get(publisher, 0) > sequence and self.order_is_promised:
@@ -345,16 +364,6 @@ class DeliveryChecker:
         for id in self.advertisements:
             if id not in self.advertisements_in_force:
                 self._violate("never in force", id)
-
-    def _came_late(self, client: str, publisher: str, sequence: int) -> bool:
-        """Whether a publication may come late, and came behind a later one that this client has had."""
-        return (
-            self.order_is_promised
-            and (publisher, sequence) in self._may_come_late
-            and any(
-                each.last.get(publisher, 0) > sequence for each in self.subscriptions.values() if each.client == client
-            )
-        )
 
     @property
     def undelivered_count(self) -> int:

@@ -12,6 +12,7 @@ from trimtab.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    GapNotice,
     HeldBack,
     InForce,
     MeasureRoundTrips,
@@ -176,7 +177,7 @@ class ClientHost:
         self._carry_out_all(self.session.handle(Connected(peer, hello), self._clock.now_s))
         self.send()
 
-    def disconnected(self, peer: str) -> None:
+    def disconnected(self, peer: str, *, returns: bool = False) -> None:
         """The connection to a broker is gone."""
         self.read()
         self.session.handle(Disconnected(peer), self._clock.now_s)
@@ -310,6 +311,11 @@ class ClientHost:
                 self._around.moves_refused_count += 1
                 if records is not None:
                     records.stayed(self.session, broker, reason, at_s)
+            case GapNotice():
+                self._checker.told_gap(self.name, effect, at_s)
+                self._around.trace.add((at_s, self.name, "gap", effect.publisher, effect.first, effect.last))
+                if records is not None:
+                    records.gap_told(self.session, effect, at_s)
             case HeldBack(reason=reason):
                 self.told[reason] += 1
             case Rejected(about=about, reason=reason):

@@ -48,8 +48,8 @@ class Host(Protocol):
         """A peer's greeting arrived."""
         ...
 
-    def disconnected(self, peer: str) -> None:
-        """The connection to a peer is gone."""
+    def disconnected(self, peer: str, *, returns: bool = False) -> None:
+        """The connection to a peer is gone; one that was asked to end has said that it returns."""
         ...
 
     def dismissed(self, peer: str, reason: str) -> None:
@@ -248,17 +248,19 @@ class Transport:
             connection.greeted.add(receiver.name)
             receiver.connected(connection.other(receiver.name), hello)
 
-    def take_down(self, connection: Connection, noticed_after_s: tuple[float, float] = (0.0, 0.0)) -> None:
+    def take_down(
+        self, connection: Connection, noticed_after_s: tuple[float, float] = (0.0, 0.0), *, returns: bool = False
+    ) -> None:
         """The connection breaks: what is under way is lost, and each end notices after a while."""
         connection.first.read()
         connection.is_up = False
         connection.begin_epoch()
         for host, after_s in zip((connection.first, connection.second), noticed_after_s, strict=True):
-            self._clock.at(self._clock.now_s + after_s, self._notice, connection, connection.epoch, host)
+            self._clock.at(self._clock.now_s + after_s, self._notice, connection, connection.epoch, host, returns)
 
-    def _notice(self, connection: Connection, epoch: int, host: Host) -> None:
-        if connection.epoch == epoch and not host.waits(self._notice, connection, epoch, host):
-            host.disconnected(connection.other(host.name))
+    def _notice(self, connection: Connection, epoch: int, host: Host, returns: bool) -> None:
+        if connection.epoch == epoch and not host.waits(self._notice, connection, epoch, host, returns):
+            host.disconnected(connection.other(host.name), returns=returns)
 
     def shut(self, connection: Connection, end: str, on_arrival: Callable[[], None]) -> None:
         """One end closes the connection for good; the other learns it behind what is under way, if it can."""

@@ -15,6 +15,7 @@ import msgspec
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.protocol.effects import Assist, Replace
+from trimtab.protocol.events import LeftBehind, Resumed
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
 from trimtab.simulation.capacity import Capacity
@@ -105,6 +106,8 @@ class Failures:
         """An operator has a broker replaced that nobody else has asked for so long, if there is one: all its
         neighbours may have died with it."""
         self._gaps_count = 0
+        self._left: dict[str, LeftBehind] = {}
+        """What brokers that were asked to end have left for their next incarnations."""
         self._orphans: dict[str, set[tuple[str, int]]] = {}
         """With `safe`: what a broker alone has, because the neighbour that had it as well has died; by the broker."""
 
@@ -116,8 +119,12 @@ class Failures:
             return
         world.faults_count["crash"] += 1
         host.stop(is_dead=True)
-        self._forget(host)
-        self._forget_assistant_of(name)
+        if host.disk is not None:
+            host.disk.broker_died()
+        if _is_assistant(host):
+            self._forget_assistant(host)
+        else:
+            self._forget(host)
         self._call_operator(host)
         for connection in host.connections.values():
             connection.stays_down = True
@@ -125,14 +132,34 @@ class Failures:
                 after_s = (0.0, noticed_after_s) if connection.first is host else (noticed_after_s, 0.0)
                 world.transport.take_down(connection, after_s)
 
-    def _forget(self, host: BrokerHost) -> None:
+    def ask(self, name: str) -> None:
+        """Ask a broker to end: it says that it returns, and leaves what nobody else has for its next incarnation."""
+        world = self._world
+        host = world.brokers.get(name)
+        if host is None or host.is_stopped:
+            return
+        world.faults_count["asked"] += 1
+        left = host.leave()
+        if left is not None:
+            self._left[name] = left
+        self._forget(host, leaves_state=True)
+        self._call_operator(host)
+        for connection in host.connections.values():
+            connection.stays_down = True
+            if connection.is_up:
+                noticed_after_s = (connection.latency_s, connection.latency_s)
+                world.transport.take_down(connection, noticed_after_s, returns=True)
+
+    def _forget(self, host: BrokerHost, *, leaves_state: bool = False) -> None:
         """Note which publications may be lost with a broker, and whose may come again.
 
         Where one of its neighbours is away, or one of them or itself is being taken over, `received` and `safe` promise
         nothing until all takeovers have ended: what two adjacent brokers know is nowhere else.
         """
         broker, checker = host.broker, self._world.checker
-        lost, self.lost_with_brokers = lost_with(broker, self.lost_with_brokers)
+        lost = set[tuple[str, int]]()
+        if not leaves_state or broker.safe is not None:
+            lost, self.lost_with_brokers = lost_with(broker, self.lost_with_brokers)
         level = broker.config.acknowledges
         held = _held_by(broker)
         if level == "safe":
@@ -144,18 +171,19 @@ class Failures:
         hosts = self._world.clients
         clients = [name for name in broker.peers if name in hosts and hosts[name].session.broker == broker.name]
         # without those on their way here: theirs is another broker
+        if level == "received" or lost:
+            checker.gaps.may_lose()
         checker.broker_died(clients, lost)
-        if level != "durable" and self._meets_another(host):
+        if level != "durable" and self._meets_another(host, leaves_state=leaves_state):
             self._gaps_count += 1
             checker.begin_gap()
             self._end_gap_when_mended(_LOOKS_MAX_COUNT)
 
-    def _forget_assistant_of(self, name: str) -> None:
-        """An assistant ends with its broker, and what is in its memory until then may be lost."""
-        assistant = self._world.brokers.get(f"{name}~")
-        if assistant is not None:
-            assistant.observer.may_lose_all = True
-            self._world.checker.broker_died((), _held_by(assistant.broker))
+    def _forget_assistant(self, host: BrokerHost) -> None:
+        """What only an assistant has may be lost with it at `received`; where more is promised it has nothing alone."""
+        if host.broker.safe is None:
+            self._world.checker.gaps.may_lose()
+            self._world.checker.broker_died((), _held_by(host.broker))
 
     def _call_operator(self, host: BrokerHost) -> None:
         if self.operator_replaces_after_s is not None and not _is_assistant(host):
@@ -173,15 +201,15 @@ class Failures:
         protocol = config.replication.protocol
         self.replace(Replace(host.name, config.session, "by hand", protocol, neighbours, host.broker.epoch))
 
-    def _meets_another(self, host: BrokerHost) -> bool:
+    def _meets_another(self, host: BrokerHost, *, leaves_state: bool) -> bool:
         """Whether a broker dies that is being taken over itself, or whose neighbour is away or being taken over.
 
-        A broker without neighbours counts as well: only its disk could know its clients.
+        A broker without neighbours counts as well, unless it leaves its state: only its disk could know its clients.
         """
         near = [self._world.brokers[name] for name in host.connections if name in self._world.brokers]
+        near = [each for each in near if not _is_assistant(each)]
         return (
-            not near
-            or not host.broker.records.are_guarded
+            (not leaves_state and not (near and host.broker.records.are_guarded))
             or self._is_taking_over(host)
             or any(each.is_stopped or self._is_taking_over(each) for each in near)
         )
@@ -191,7 +219,7 @@ class Failures:
         broker = host.broker
         if broker.config.epoch == 1:
             return False
-        return broker.takeover.is_learning or any(
+        return not broker.takeover.is_over or any(
             peer is None or not peer.link.connected
             for peer in (
                 broker.peers.get(client.name)
@@ -208,8 +236,18 @@ class Failures:
             host.is_stopped or self._is_taking_over(host) or not host.broker.records.are_guarded for host in hosts
         )
 
+    def _are_filters_in_force(self) -> bool:
+        """Whether all that was in force is again: a client that was forgotten tells its filters anew."""
+        world = self._world
+        wanted = [each for each in world.checker.subscriptions.values() if each.in_force and not each.ended]
+        hosts = {name: world.brokers.get(client.session.broker) for name, client in world.clients.items()}
+        return all(
+            host is None or host.broker.interests.is_in_force(each.id, each.client)
+            for each, host in ((each, hosts.get(each.client)) for each in wanted)
+        )
+
     def _end_gap_when_mended(self, looks_count: int) -> None:
-        if self.are_mended or not looks_count:
+        if (self.are_mended and self._are_filters_in_force()) or not looks_count:
             self._gaps_count -= 1
             if not self._gaps_count:
                 self._world.checker.end_gap()
@@ -246,7 +284,9 @@ class Failures:
         world = self._world
         host = world.brokers[request.broker]
         name = f"{request.broker}~"
-        if host.is_dead or host.broker.config.session != request.session or name in world.brokers:
+        if host.is_dead or host.broker.config.session != request.session:
+            return
+        if name in world.brokers and not world.brokers[name].is_dead:
             return
         names = [neighbour for neighbour, _ in request.neighbours]
         config = msgspec.structs.replace(
@@ -260,6 +300,7 @@ class Failures:
         )
         assistant = world.start_broker(config, self._usual_capacities.get(request.broker, host.capacity), ())
         assistant.on_dismissed = self._dismiss
+        world.checker.gaps.demands_notices = False
         world.add_link(name, request.broker)
         for neighbour in names:
             world.add_link(name, neighbour, host.connections[neighbour].latency_s)
@@ -268,7 +309,7 @@ class Failures:
         """An assistant that is not wanted somewhere is not wanted at all, and leaves."""
         if assistant.is_dead:
             return
-        self._forget_assistant_of(assistant.broker.config.assists)
+        self._forget_assistant(assistant)
         assistant.stop(is_dead=True)
         for connection in assistant.connections.values():
             other = self._world.brokers[connection.other(assistant.name)]
@@ -287,6 +328,7 @@ class Failures:
         if before.broker.config.session != request.session:
             return
         self.kill(request.broker)
+        self._left.pop(request.broker, None)
         self.replaced_count += 1
         config = msgspec.structs.replace(
             before.broker.config,
@@ -311,12 +353,14 @@ class Failures:
                 ),
                 replica="",
             )
-            self._begin_again(before, again)
+            self._begin_again(before, again, self._left.pop(name, None))
 
-    def _begin_again(self, before: BrokerHost, config: BrokerConfig) -> None:
+    def _begin_again(self, before: BrokerHost, config: BrokerConfig, left: LeftBehind | None = None) -> None:
         world = self._world
         capacity = self._usual_capacities.get(config.name, before.capacity)
         after = world.start_broker(config, capacity, world.agents_for(config.name))
+        if left is not None:
+            after.tell(Resumed(left))
         for peer, connection in before.connections.items():
             client = world.clients.get(peer)
             if client is not None and client.connections.get(config.name) is not connection:

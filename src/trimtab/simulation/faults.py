@@ -127,7 +127,48 @@ class Congest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("a congested broker has a processor yet")
 
 
-Fault: TypeAlias = Drop | Duplicate | Delay | Reorder | Cut | Partition | Pause | Crash | Hang | Congest
+class FlipBit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="flip-bit"):
+    """A bit of what is on a broker's disk is another one from then on."""
+
+    broker: str
+    at_s: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, 0.0)
+
+
+class FullDisk(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="full-disk"
+):
+    """A broker's disk has no room for a while."""
+
+    broker: str
+    at_s: float
+    for_s: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+
+
+class SlowDisk(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="slow-disk"
+):
+    """Each write of a broker's disk takes so long for a while."""
+
+    broker: str
+    at_s: float
+    for_s: float
+    write_s: float
+
+    def __post_init__(self) -> None:
+        _check_times(self.at_s, self.for_s)
+        _check_times(self.write_s, 0.0)
+
+
+DiskFault: TypeAlias = FlipBit | FullDisk | SlowDisk
+"""What goes wrong with a disk besides power losses, which come with deaths."""
+
+Fault: TypeAlias = Drop | Duplicate | Delay | Reorder | Cut | Partition | Pause | Crash | Hang | Congest | DiskFault
 
 KINDS = ("drop", "duplicate", "delay", "reorder", "cut", "partition", "pause")
 """The names of all kinds that heal, and that no broker forgets anything by."""

@@ -10,8 +10,21 @@ import msgspec
 
 from trimtab.language import Filter
 from trimtab.simulation.checkers import Violation
-from trimtab.simulation.deaths import Deaths, Restart
-from trimtab.simulation.faults import Congest, Crash, Cut, Delay, Fault, FrameFault, Hang, Partition, Pause
+from trimtab.simulation.deaths import Asked, Deaths, Failure, Restart
+from trimtab.simulation.faults import (
+    Congest,
+    Crash,
+    Cut,
+    Delay,
+    Fault,
+    FlipBit,
+    FrameFault,
+    FullDisk,
+    Hang,
+    Partition,
+    Pause,
+    SlowDisk,
+)
 from trimtab.simulation.fuzz_plans import Act, ChannelAct, Plan
 
 
@@ -175,7 +188,7 @@ def _channel_text(act: ChannelAct) -> str:
             return f"{act.client} {act.what}s channel {act.argument}"
 
 
-def _fault_text(fault: Fault | Restart) -> str:
+def _fault_text(fault: Fault | Failure) -> str:
     match fault:
         case FrameFault(between=between, for_s=for_s, probability=probability):
             kind = type(fault).__name__.lower()
@@ -190,9 +203,17 @@ def _fault_text(fault: Fault | Restart) -> str:
             return f"{broker} pauses for {for_s:.3f} s"
         case Congest(broker=broker, for_s=for_s, cpu_mhz=cpu_mhz):
             return f"{broker} has {cpu_mhz} MHz for {for_s:.3f} s"
+        case FlipBit(broker=broker):
+            return f"a bit flips on the disk of {broker}"
+        case FullDisk(broker=broker, for_s=for_s):
+            return f"the disk of {broker} is full for {for_s:.3f} s"
+        case SlowDisk(broker=broker, for_s=for_s, write_s=write_s):
+            return f"each write of {broker} takes {write_s:.3f} s for {for_s:.3f} s"
         case Crash(broker=broker, noticed_after_s=noticed_after_s):
             return f"{broker} dies (noticed after {noticed_after_s} s)"
         case Hang(broker=broker):
             return f"{broker} hangs"
+        case Asked(broker=broker, after_s=after_s):
+            return f"{broker} is asked to end and started again after {after_s:.3f} s"
         case Restart(broker=broker, after_s=after_s):
             return f"{broker} dies and is started again after {after_s:.3f} s"

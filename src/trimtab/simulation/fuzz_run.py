@@ -128,7 +128,7 @@ def run_plan(plan: Plan) -> RunReport:
         world.at(act.at_s, _do, world, own, act)
     for channel_act in plan.channel_acts:
         world.at(channel_act.at_s, _do_channel, world, own, channel_act)
-    world.at(CHURN_S if plan.deaths is None else plan.deaths.over_s, _retire_agents, world)
+    world.at(CHURN_S if plan.deaths is None else plan.deaths.over_s, world.retire_agents)
     try:
         world.run(CHURN_S + REST_WITHIN_S, EVENTS_MAX_COUNT)
     except Exception as error:  # whatever the core raises is a finding
@@ -227,11 +227,6 @@ def _join(world: World, guest: Guest, config: BrokerConfig, agents: Sequence[Age
         world.at(guest.leave_s, world.remove_link, guest.name, guest.neighbour)
     else:
         world.add_client(client_of(guest), guest.name)
-
-
-def _retire_agents(world: World) -> None:
-    for host in world.brokers.values():
-        host.broker.retire_agents()
 
 
 class _OwnIds:

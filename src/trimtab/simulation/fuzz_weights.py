@@ -22,14 +22,18 @@ Aim: TypeAlias = Literal["publishing", "moving", "leaving", "cut", "any"]
 """What is under way when a broker dies: publications, a client between two brokers, a publisher that leaves (or ends an
 advertisement) with a backlog, a link or broker that is cut off, or nothing in particular."""
 
-Failing: TypeAlias = Literal["crash", "hang", "restart"]
-"""A broker dies and is replaced, hangs and is replaced, or dies and is started again on its machine."""
+Failing: TypeAlias = Literal["crash", "hang", "restart", "asked"]
+"""A broker dies and is replaced, hangs and is replaced, dies and is started again on its machine, or is asked to end
+and is started again there."""
 
 Feature: TypeAlias = Literal["balancing", "coordinator", "relocation", "channels", "guests"]
 """What a network may have besides brokers and clients: agents, channels, and brokers that join it."""
 
 FaultKind: TypeAlias = Literal["drop", "duplicate", "delay", "reorder", "partition", "pause", "cut"]
 """What goes wrong without anybody's death."""
+
+DiskFaultKind: TypeAlias = Literal["flip-bit", "full-disk", "slow-disk"]
+"""What goes wrong with a disk; that what is being written is lost or torn comes with deaths."""
 
 _Choice = TypeVar("_Choice", bound=str)
 
@@ -82,7 +86,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     be about agents."""
     moves_kept: float = 0.7
     """Of the runs: clients move by themselves."""
-    failing: Mapping[Failing, float] = MappingProxyType({"crash": 0.6, "hang": 0.2, "restart": 0.2})
+    failing: Mapping[Failing, float] = MappingProxyType({"crash": 0.6, "hang": 0.2, "restart": 0.1, "asked": 0.1})
     aim: Mapping[Aim, float] = MappingProxyType(
         {"publishing": 0.35, "moving": 0.25, "leaving": 0.2, "cut": 0.1, "any": 0.1}
     )
@@ -91,12 +95,25 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     adjacent_deaths: float = 0.3
     """Of the runs with `durable`, which promises to survive it: a neighbour dies right after a broker,
     while that one is replaced if deaths overlap."""
+    rolling_restart: float = 0.08
+    """Of the runs: all brokers are asked to end and are started again, one after the other, and none dies."""
     overlapping_deaths: float = 0.5
     """Of the runs with `durable`: failures do not wait for the end of takeovers before them."""
+    separation: float = 0.3
+    """Of the runs with `safe`: instead of deaths two halves cannot reach each other, and majorities decide."""
     assistant: float = 0.15
-    """Of the runs with `received`: a slow broker gets an assistant."""
-    deaths_with_assistant: float = 0.3
+    """A slow broker gets an assistant."""
+    deaths_with_assistant: float = 0.6
     """Of those with an assistant: brokers die as well."""
+    deaths_near_assistant: float = 0.7
+    """Of these deaths: the assistant dies, the broker that it assists, or a neighbour of both."""
+    unsynced_death: float = 0.3
+    """Of the runs with `durable`: a broker that nobody can reach dies while its slow disk writes publications."""
+    disk_faults: float = 0.6
+    """Of the runs with `durable`: disks are full, slow or lose bits, besides what deaths cost them."""
+    disk_fault: Mapping[DiskFaultKind, float] = MappingProxyType(
+        {"flip-bit": 0.5, "full-disk": 0.25, "slow-disk": 0.25}
+    )
     leave_with_backlog: float = 0.3
     unadvertise_with_backlog: float = 0.2
     """Of the runs: a publisher does so right after its last publication was acknowledged or said, while a broker is

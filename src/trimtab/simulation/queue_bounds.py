@@ -24,7 +24,7 @@ def check_queues(world: World) -> None:
         window_count = link.data_window_count
         again_count = broker.takeover.streams.released_max_count
         if broker.replacement is not None:
-            again_count += broker.replacement.assistance.released_max_count
+            again_count += broker.replacement.divisions.released_max_count
         waiting = Counter(source for source, _ in broker.data_waiting())
         waiting.subtract(source for source, _, _ in broker.takeover.streams.held())
         for source, count in waiting.items():

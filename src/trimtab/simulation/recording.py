@@ -12,8 +12,8 @@ import msgspec
 
 from trimtab.broker.load_records import LoadRecords
 from trimtab.client.session import ClientSession
-from trimtab.protocol.effects import Deliver
-from trimtab.protocol.records import AnyRecord, DeliveryRecord, MoveRecord, Recorder, as_record
+from trimtab.protocol.effects import Deliver, GapNotice
+from trimtab.protocol.records import AnyRecord, DeliveryRecord, GapRecord, MoveRecord, Recorder, as_record
 
 if TYPE_CHECKING:
     from trimtab.simulation.world import World
@@ -96,6 +96,11 @@ class WorldRecords:
         if not client.is_moving and client.name in self._moves:
             begin_s, from_broker, cause = self._moves.pop(client.name)
         self._record(MoveRecord(begin_s, now_s, client.name, from_broker, broker, cause, "stayed", reason))
+
+    def gap_told(self, client: ClientSession, notice: GapNotice, now_s: float) -> None:
+        """A client was told that something may be lost."""
+        way = (client.name, client.broker, notice.publisher)
+        self._record(GapRecord(now_s, *way, notice.first, notice.last, notice.reason))
 
     def told(self, record: msgspec.Struct) -> None:
         """A broker has something for the records."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from trimtab.broker.assistance import Assistance
+from trimtab.broker.divisions import Divisions
 from trimtab.broker.durable import DurableDelivery
 from trimtab.broker.input_queues import InputQueues
 from trimtab.broker.late import LateRoutes
@@ -18,11 +19,14 @@ from trimtab.broker.takeover import Takeover
 from trimtab.protocol.effects import Forget
 from trimtab.protocol.frames import Hello
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import AnyMessage, ClientRecord, Complete, Synced
+from trimtab.protocol.messages import AnyMessage, ClientRecord, Complete, OneWay, Synced
 from trimtab.replication.kept import KeptPublications
 from trimtab.replication.merge import OrderedMerge
 from trimtab.replication.retention import Item, RetainingLink, Retention
 from trimtab.simulation.bugs import Bug
+from trimtab.simulation.disk_bugs import DISK_BUGS
+from trimtab.simulation.fencing_bugs import FENCING_BUGS
+from trimtab.simulation.gap_bugs import GAP_BUGS
 from trimtab.simulation.move_bugs import Patch
 from trimtab.simulation.takeover_bugs import TAKEOVER_BUGS, sweeping_only
 
@@ -119,18 +123,6 @@ def _tell_no_subscriptions() -> list[Patch]:
     return [(RoutingTables, "_pull", pull)]
 
 
-def _confirm_for_absent_clients() -> list[Patch]:
-    original = Takeover._awaits_besides
-
-    def awaits_besides(self: Takeover, name: str) -> bool:
-        due, self._records_due = self._records_due, {}
-        awaits = original(self, name)
-        self._records_due = due
-        return awaits
-
-    return [(Takeover, "_awaits_besides", awaits_besides)]
-
-
 def _complete_too_early() -> list[Patch]:
     original = Takeover.handle
 
@@ -162,7 +154,54 @@ def _hand_over_from_another_life() -> list[Patch]:
 
 
 def _merge_at_once() -> list[Patch]:
-    return [(OrderedMerge, "came", lambda self, way, source, message: self._go_on(source, message))]
+    return [(OrderedMerge, "came", lambda self, way, waiting: self._released.append(waiting))]
+
+
+def _end_assistance_without_marker() -> list[Patch]:
+    original = Divisions.one_way
+
+    def one_way(self: Divisions, source: str, marker: OneWay) -> None:
+        division = self.by_source.get(source)
+        if division is not None and source == division.assistant:
+            division.awaited = {source: 0}
+        original(self, source, marker)
+
+    return [(Divisions, "one_way", one_way)]
+
+
+def _count_on_the_assistant() -> list[Patch]:
+    original = Assistance.came
+
+    def came(self: Assistance, peer: Peer, hello: Hello, now_s: float) -> None:
+        original(self, peer, hello, now_s)
+        if isinstance(peer.link, RetainingLink):
+            peer.link.counts_done = False
+
+    return [(Assistance, "came", came)]
+
+
+def _give_nothing_back() -> list[Patch]:
+    original = Divisions.leaves
+
+    def leaves(self: Divisions, peer: Peer) -> None:
+        if peer.assists:
+            peer.link = self._broker.new_link()
+        original(self, peer)
+
+    return [(Divisions, "leaves", leaves)]
+
+
+def _go_on_in_any_order() -> list[Patch]:
+    return [(Divisions, "_tell", lambda self, name: None)]
+
+
+def _say_one_way_at_once() -> list[Patch]:
+    def settle(self: Divisions) -> None:
+        owed, self._owed = self._owed, {}
+        for name in owed:
+            self._say_one_way(name)
+
+    return [(Divisions, "settle", settle)]
 
 
 def _send_back_to_the_assisted() -> list[Patch]:
@@ -183,10 +222,18 @@ def _hand_over_on_two_ways() -> list[Patch]:
 
 
 _FIRST_SEEDS: Final[dict[str, int]] = {
+    "acknowledge-before-fsync": 100,
+    "ignore-a-checksum": 200,
+    "forget-on-no-route": 50_000,
     "forget-passing": 200,
     "confirm-while-learning": 1020,
-    "hand-over-on-two-ways": 360,
-    "merge-at-once": 430,
+    "hand-over-on-two-ways": 90_000,
+    "end-assistance-without-marker": 61_200,
+    "merge-at-once": 60_010,
+    "count-on-the-assistant": 330_935,
+    "give-nothing-back": 70_060,
+    "go-on-in-any-order": 70_060,
+    "say-one-way-at-once": 330_935,
     "lead-to-lost-moves": 710,
     "say-the-marker-once": 610,
     "forget-the-departed": 670,
@@ -194,7 +241,6 @@ _FIRST_SEEDS: Final[dict[str, int]] = {
     "sync-too-early": 790,
     "effects-before-records": 8870,
     "answer-across-epochs": 1570,
-    "confirm-for-absent-clients": 1730,
     "stale-end-ends": 3120,
     "answer-across-tellings": 4670,
     "deliver-as-it-came": 7_100_390,
@@ -224,11 +270,6 @@ REPLICATION_BUGS: Final = tuple(
         ("forget-unclaimed", "what no client has told again stays in tables for ever", _forget_unclaimed),
         ("end-unclaimed-at-once", "routes of absent clients end before they can return", _end_unclaimed_at_once),
         ("tell-no-subscriptions", "a replica is not told what the broker before it was", _tell_no_subscriptions),
-        (
-            "confirm-for-absent-clients",
-            "a broker says that it has told all while its clients, who are away, are not known",
-            _confirm_for_absent_clients,
-        ),
         ("complete-too-early", "a replica does not wait for subscriptions", _complete_too_early),
         (
             "pass-on-what-is-known",
@@ -242,6 +283,15 @@ REPLICATION_BUGS: Final = tuple(
         ),
         ("merge-at-once", "publications that took two ways are not put in order", _merge_at_once),
         (
+            "end-assistance-without-marker",
+            "what waits for its order goes on when an assistant has left, whatever is under way on the other way",
+            _end_assistance_without_marker,
+        ),
+        ("count-on-the-assistant", "what only an assistant has counts as handed on", _count_on_the_assistant),
+        ("give-nothing-back", "what an assistant that is gone had not done is not said again", _give_nothing_back),
+        ("go-on-in-any-order", "nobody waits for the word that all is in order", _go_on_in_any_order),
+        ("say-one-way-at-once", "a broker says that all is in order before it is", _say_one_way_at_once),
+        (
             "send-back-to-the-assisted",
             "what comes from an assistant goes to the broker that it assists as well",
             _send_back_to_the_assisted,
@@ -253,6 +303,9 @@ REPLICATION_BUGS: Final = tuple(
             _hand_over_on_two_ways,
         ),
         *TAKEOVER_BUGS,
+        *FENCING_BUGS,
+        *DISK_BUGS,
+        *GAP_BUGS,
     )
 )
 """All of them; they show in runs in which brokers die."""

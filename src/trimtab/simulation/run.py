@@ -176,8 +176,7 @@ class ScenarioRun:
             if world.records is not None:
                 world.records.run(world, scenario.record_every_s, scenario.duration_s)
             world.run(scenario.duration_s)
-            for host in world.brokers.values():
-                host.broker.retire_agents()
+            world.retire_agents()
             world.run(scenario.duration_s + REST_WITHIN_S)
         if world.records is not None:
             world.records.read_load(world)

@@ -132,8 +132,7 @@ def run_once(row: TableRow, seed: int) -> TableRun:
         world.at(fails_s, world.failures.assist, request)
     over_s = _BEGIN_S + _PUBLISHING_S + 20.0
     world.run(over_s)
-    for host in world.brokers.values():
-        host.broker.retire_agents()
+    world.retire_agents()
     world.run(over_s + _REST_S)
     check_rest(world, links)
     lost = {PublicationKey(*key) for key in world.failures.lost_with_brokers}

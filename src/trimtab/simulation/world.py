@@ -37,7 +37,20 @@ from trimtab.simulation.clock import Clock
 from trimtab.simulation.connections import Connection, Transport
 from trimtab.simulation.disk import Disk
 from trimtab.simulation.failures import Failures
-from trimtab.simulation.faults import Congest, Crash, Cut, Fault, FrameFault, Hang, Partition, Pause
+from trimtab.simulation.faults import (
+    Congest,
+    Crash,
+    Cut,
+    DiskFault,
+    Fault,
+    FlipBit,
+    FrameFault,
+    FullDisk,
+    Hang,
+    Partition,
+    Pause,
+    SlowDisk,
+)
 from trimtab.simulation.recording import WorldRecords
 from trimtab.simulation.trace import Trace
 
@@ -63,6 +76,7 @@ class World:
         brokers with a bandwidth commit what they send for that length; each frame keeps its own modelled time.
         `uplink` says how the output queues of a broker share its bandwidth.
         """
+        self._seed = seed
         self._uplink: AnyUplink = uplink
         self._sizes_bytes: dict[str, int] = {}
         """The sizes of publications on the wire by publisher, of those whose publications are not of the usual size."""
@@ -99,6 +113,7 @@ class World:
         """Brokers that die, and replicas for them."""
         self.agents_for: Callable[[str], Sequence[Agent]] = lambda name: ()
         """The agents inside another incarnation of a broker."""
+        self._is_retired = False
 
     # ---- time ----
 
@@ -115,6 +130,12 @@ class World:
         """Let time pass until then, until nothing is left to happen, or until too much has happened."""
         self.clock.run(until_s, events_max_count)
         self._around.read_all()
+
+    def retire_agents(self) -> None:
+        """Let no broker begin anything by itself any more, those that are yet to start among them, and come to rest."""
+        self._is_retired = True
+        for host in self.brokers.values():
+            host.broker.retire_agents()
 
     @property
     def link_config(self) -> LinkConfig:
@@ -195,8 +216,11 @@ class World:
         observer = CheckingObserver(config, self.checker)
         if config.order == "any":
             self.checker.promise_no_order()
+        broker = Broker(config, () if self._is_retired else agents, self.now_s, observer=observer)
+        if self._is_retired:
+            broker.retire_agents()
         host = self.brokers[config.name] = BrokerHost(
-            Broker(config, agents, self.now_s, observer=observer),
+            broker,
             capacity,
             self.clock,
             self.transport,
@@ -212,11 +236,16 @@ class World:
         host.records = self.records
         host.provide = self.failures.provide
         if config.acknowledges == "durable":
-            host.mount(self.disks.setdefault(config.name, Disk(self.clock)))
+            host.mount(self._disk_of(config.name))
         if config.has_back_end and self.back_end is not None:
             host.back_end = self.back_end
             self.back_end.join(host)
         return host
+
+    def _disk_of(self, broker: str) -> Disk:
+        if broker not in self.disks:
+            self.disks[broker] = Disk(self.clock, Random(f"disk of {broker} {self._seed}"))
+        return self.disks[broker]
 
     def set_publication_bytes(self, publisher: str, size_bytes: int) -> None:
         """The publications of a publisher have this size on the wire, not the usual one; all brokers are told."""
@@ -285,8 +314,23 @@ class World:
                 self.at(fault.at_s, self.failures.hang, broker)
             case Congest(broker=broker):
                 self.at(fault.at_s, self.failures.congest, broker, fault.cpu_mhz, fault.for_s)
+            case FlipBit() | FullDisk() | SlowDisk():
+                self.at(fault.at_s, self._let_disk_fail, fault)
             case FrameFault():
                 self.transport.add_frame_fault(fault)
+
+    def _let_disk_fail(self, fault: DiskFault) -> None:
+        disk = self.disks.get(fault.broker)
+        if disk is None:
+            return
+        match fault:
+            case FlipBit():
+                disk.flip_bit()
+            case FullDisk(for_s=for_s):
+                disk.fill(for_s)
+            case SlowDisk(for_s=for_s, write_s=write_s):
+                disk.slow_down(write_s, for_s)
+        self.faults_count[str(type(fault).__struct_config__.tag)] += 1
 
     def _pause(self, broker: str, for_s: float) -> None:
         if broker in self.brokers and self.brokers[broker].pause(for_s):

@@ -11,6 +11,11 @@ from trimtab.simulation.checkers import DeliveryChecker, Violation
 from trimtab.simulation.explore.freezing import freeze
 from trimtab.simulation.explore.nodes import Call
 from trimtab.simulation.failures import lost_with
+from trimtab.simulation.gap_checker import GapChecker, Key
+
+
+def _ignore(kind: str, text: str) -> None:
+    """Nothing is objected to."""
 
 
 def _nothing(_: object) -> None:
@@ -24,6 +29,22 @@ class _NoDelays:
         """There are none."""
 
 
+class _NoGaps(GapChecker):
+    """What is told of losses is not looked at here: open intervals are told by time, which does not pass."""
+
+    def may_lose(self) -> None:
+        """Nothing is demanded."""
+
+    def may_miss(self, client: str) -> None:
+        """Nothing is demanded."""
+
+    def may_be_lost(self, key: Key, subscriptions: Iterable[str]) -> None:
+        """Nothing is demanded."""
+
+    def accepted(self, key: Key) -> None:
+        """Nothing is counted."""
+
+
 class ExplorerChecker(DeliveryChecker):
     """A checker that can be copied, and that knows what died with brokers."""
 
@@ -32,6 +53,7 @@ class ExplorerChecker(DeliveryChecker):
         self.let_read = _nothing
         self.delays = _NoDelays()  # type: ignore[assignment]
         self._note_delay = _nothing
+        self.gaps = _NoGaps(_ignore)
         self.lost_with_brokers: set[tuple[str, int]] = set()
 
     def died(self, broker: Broker, clients: Iterable[str]) -> None:

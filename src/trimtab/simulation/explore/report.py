@@ -59,7 +59,13 @@ def _tell(world: World, state: State, action: Action) -> tuple[str, str]:
         case "pass":
             return "", f"time passes until {world.next_time_s(state):g} s"
         case "kill":
-            return world.names[number], "DIES" + _lost(world, state, number)
+            return world.names[number], "DIES" + _written(state, number, other) + _lost(world, state, number)
+
+
+def _written(state: State, place: int, kept_count: int) -> str:
+    """What a disk has of what it was writing."""
+    pending = state.disks[place].pending
+    return f", {kept_count} of {len(pending)} entries on its disk" if pending else ""
 
 
 def _lost(world: World, state: State, place: int) -> str:

@@ -88,7 +88,7 @@ class State(NamedTuple):
 What: TypeAlias = Literal["deliver", "store", "step", "reconnect", "start", "act", "send", "pass", "kill"]
 
 Action: TypeAlias = tuple[What, int, int]
-"""What happens, and where: the numbers of a connection, node, peer or script."""
+"""What happens, and where: the numbers of a connection, node, peer or script; of a death, how much was written."""
 
 
 class World:
@@ -198,7 +198,7 @@ class World:
         for name in self.case.dies:
             place = self.place[name]
             if nodes[place] != GONE and not state.deaths[place]:
-                found.append(("kill", place, 0))
+                found += (("kill", place, kept_count) for kept_count in range(len(state.disks[place].pending) + 1))
         return found
 
     def _may_reconnect(self, state: State, number: int) -> bool:
@@ -274,7 +274,7 @@ class World:
                 assert wake_s is not None
                 change.pass_until(wake_s)
             case "kill":
-                change.kill(number)
+                change.kill(number, other)
         self.violations, self.told, self.seen = change.violations, change.told, change.seen
         return change.done()
 
@@ -435,8 +435,11 @@ class Change:
         self._disks[place] = disk.written()
         self.let(place, "store", disk.pending[-1][0])
 
-    def kill(self, place: int) -> None:
-        """A broker dies, and all that is under way to it and from it is lost."""
+    def kill(self, place: int, kept_count: int) -> None:
+        """A broker dies, and all that is under way to it and from it is lost.
+
+        Of what its disk was writing, so many entries are there, the first: a torn write counts up to a gap.
+        """
         world, name = self._world, self._world.names[place]
         broker = world.nodes.copy(self._nodes[place])
         clients = [
@@ -451,7 +454,8 @@ class Change:
         self._checker = world.checkers.intern(checker)
         self._nodes[place] = GONE
         self._deaths[place] += 1
-        self._disks[place] = self._disks[place]._replace(pending=())
+        disk = self._disks[place]
+        self._disks[place] = disk._replace(pending=disk.pending[:kept_count]).written()
         for number, ends in enumerate(world.pairs):
             if name in ends:
                 self._break(number)

@@ -62,8 +62,7 @@ class RelocationRun:
             records.run(world, scenario.record_every_s, scenario.duration_s)
             world.run(scenario.duration_s)
             summary = self._watch
-            for host in world.brokers.values():
-                host.broker.retire_agents()
+            world.retire_agents()
             world.run(scenario.duration_s + REST_WITHIN_S)
         check_rest(world, links_of(scenario))
         return summary.summary(world, self.seed)

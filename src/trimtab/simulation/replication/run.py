@@ -116,8 +116,7 @@ class ReplicationRun:
             if world.now_s - progress_s > _SILENCE_S:
                 break
             world.run(world.now_s + 1.0)
-        for host in world.brokers.values():
-            host.broker.retire_agents()
+        world.retire_agents()
         world.run(world.now_s + 3_600.0)
         due_count = max(0, self._wanted_count(values) - checker.deliveries_count)
         check_rest(world, self._links)

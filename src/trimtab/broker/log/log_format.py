@@ -5,6 +5,7 @@ Each record begins with a fixed magic and the mark of its file, then its length 
 content. Where a record is not whole, the next one is looked for by magic and mark, byte by byte: no length of a record
 that is not whole is believed. The mark is random, so that no client can publish what would be taken for a record.
 
+Version 2 is the same, but for records that say how long a write is (`log_contents`), which it has not.
 Version 1 has no header and no magic: a record is its length, the checksum of its content, and its content. Its files
 are read as well; the next record is whatever has a kind that exists and a checksum that is right.
 """
@@ -19,16 +20,27 @@ from typing import Final
 
 import msgspec
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of the format that is written."""
 
+SINCE_WRITES: Final = 3
+"""The first version that says how long writes are."""
+
+_MARKED_VERSIONS: Final = (2, 3)
+"""Versions whose files have a header."""
+
 MARK_BYTES: Final = 4
+
+BLOCK_BYTES: Final = 512
+"""Disks write blocks of this size, or larger ones: a part of a block is never missing."""
 
 _NAME: Final = b"trimtab-log"
 _HEADER: Final = struct.Struct(f">{len(_NAME)}sB{MARK_BYTES}sI")
 _MAGIC: Final = b"\xc1Rec"
 """Its first byte is in no text (UTF-8) and in no value (MessagePack)."""
 _HEAD: Final = struct.Struct(f">4s{MARK_BYTES}sII")
+HEAD_BYTES: Final = _HEAD.size
+"""What a record takes besides its content."""
 _CHECKED_BYTES: Final = _HEAD.size - 4
 """The part of a record's head that its checksum is over."""
 
@@ -72,15 +84,15 @@ def scan(data: bytes) -> Scan:
     >>> file = header(b"mark") + framed([b"Pa", b"Pb", b"Pc"], b"mark")
     >>> damaged = file[:40] + b"?" + file[41:]
     >>> scan(damaged)
-    Scan(version=2, records=[(20, b'Pa'), (56, b'Pc')], bad=[(38, 18)])
+    Scan(version=3, records=[(20, b'Pa'), (56, b'Pc')], bad=[(38, 18)])
     >>> scan(file[:-1]).bad
     [(56, 17)]
     """
     if not data:
         return Scan(VERSION)
-    mark = _mark_of(data)
-    if mark is not None:
-        return _scan(data, _HEADER.size, VERSION, _HEAD.size, *_reader(data, mark))
+    version, mark = _beginning_of(data)
+    if version:
+        return _scan(data, _HEADER.size, version, _HEAD.size, *_reader(data, mark))
     content_at, next_at = _reader_1(data)
     if content_at(0) is None:
         found = _reader(data, b"")[1](0)  # a header that is not whole: the first whole record tells the mark
@@ -101,16 +113,28 @@ def may_be_torn(data: bytes) -> bool:
     return _KINDS_1.match(data, _HEAD_1.size) is not None and _HEAD_1.unpack_from(data)[0] > len(data) - _HEAD_1.size
 
 
-def _mark_of(data: bytes) -> bytes | None:
-    """The mark of a file's records as its header tells; None if it has no header that is whole."""
+def is_block_missing(data: bytes, begin: int, end: int, grown_from: int) -> bool:
+    """Whether a block reads as zeros that is a part of these bytes, and of what a file has grown by from a place on.
+
+    A disk that has lost its power has written each block of a write or not. A flipped bit makes no block of zeros.
+    """
+    for place in range(begin - begin % BLOCK_BYTES, end, BLOCK_BYTES):
+        block = data[max(place, grown_from) : place + BLOCK_BYTES]
+        if block and not block.strip(b"\0"):
+            return True
+    return False
+
+
+def _beginning_of(data: bytes) -> tuple[int, bytes]:
+    """The version of a file and the mark of its records as its header tells; 0 if it has no header that is whole."""
     if len(data) < _HEADER.size:
-        return None
+        return 0, b""
     name, version, mark, checksum = _HEADER.unpack_from(data)
     if name != _NAME or zlib.crc32(data[: _HEADER.size - 4]) != checksum:
-        return None
-    if version != VERSION:
+        return 0, b""
+    if version not in _MARKED_VERSIONS:
         raise LaterVersionError(f"has the format {version}, and this program knows no format after {VERSION}")
-    return bytes(mark)
+    return version, bytes(mark)
 
 
 _ContentAt = Callable[[int], bytes | None]
@@ -134,6 +158,11 @@ def _scan(  # noqa: PLR0917 (a reader is two functions)
     return found
 
 
+def is_whole(head: bytes, content: bytes, checksum: int) -> bool:
+    """Whether a record is as it was written, as its checksum says."""
+    return zlib.crc32(content, zlib.crc32(head)) == checksum
+
+
 def _reader(data: bytes, mark: bytes) -> tuple[_ContentAt, _NextAt]:
     """Reads records with a mark, or with any if it is empty."""
     begin = _MAGIC + mark
@@ -145,7 +174,7 @@ def _reader(data: bytes, mark: bytes) -> tuple[_ContentAt, _NextAt]:
         content = data[place + _HEAD.size : place + _HEAD.size + length]
         if not content or len(content) != length:
             return None
-        return content if zlib.crc32(content, zlib.crc32(data[place : place + _CHECKED_BYTES])) == checksum else None
+        return content if is_whole(data[place : place + _CHECKED_BYTES], content, checksum) else None
 
     def next_at(place: int) -> int:
         while (place := data.find(begin, place)) >= 0:

@@ -2,33 +2,40 @@
 
 A record is one of these: a publication as it travels; the end of one publisher's publications up to a number; a change
 in what is known of a client (`Guard`); the epoch of the broker's incarnation; a checkpoint of all that is known of
-clients; that all files before this one are void.
+clients; that all files before this one are void; how much was written at once.
 
 A checkpoint is a record for each client between its beginning and its end. If all of it is there, it replaces what was
 known; otherwise it counts besides that, for the files before it say the same, if there are any. So a crash while it was
 written loses nothing, and damage in it loses one client's record.
 
-What is not whole at the end of the last file is a torn tail: it was being written when the broker or the power failed,
-and nobody was told that it is stored. Anything else that is not whole is damage.
+**Torn writes.** The last write of the last file was being written when the power failed, perhaps, and any blocks of it
+may be there. So if it is shorter than it says, or has blocks of zeros, it counts up to there, and what is behind is a
+torn tail: nobody was told that it is stored. Without this, what is whole behind a gap would make the gap look stored.
+Anything else that is not whole is damage.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
 import msgspec
 
+from trimtab.broker.log.log_format import (
+    HEAD_BYTES,
+    SINCE_WRITES,
+    LaterVersionError,
+    Scan,
+    framed,
+    is_block_missing,
+    may_be_torn,
+    scan,
+)
 from trimtab.broker.records import KeptRecords
 from trimtab.language import LanguageError
-from trimtab.network.log_format import LaterVersionError, may_be_torn, scan
 from trimtab.protocol.codec import decode_filter, decode_publication, encode_filter, encode_message
 from trimtab.protocol.messages import ClientRecord, Guard, Publish
-
-DAMAGED_SUFFIX: Final = ".damaged"
-"""Behind the name of a file that was found damaged: it is kept, and read no more."""
 
 _PUBLICATION: Final = b"P"
 _END: Final = b"E"
@@ -38,6 +45,7 @@ _CHECKPOINT_BEGINS: Final = b"B"
 _CHECKPOINT_CLIENT: Final = b"K"
 _CHECKPOINT_ENDS: Final = b"D"
 _VOIDS_EARLIER: Final = b"V"
+_WRITE: Final = b"W"
 _CHECKPOINT_1: Final = b"C"
 """A whole checkpoint in one record, in files of version 1."""
 
@@ -50,14 +58,13 @@ _NAMES: Final = {
     _CHECKPOINT_CLIENT: "clients",
     _CHECKPOINT_ENDS: "checkpoint_ends",
     _VOIDS_EARLIER: "voids",
+    _WRITE: "writes",
     _CHECKPOINT_1: "checkpoints",
 }
 """What records are called, by their kind."""
 
 _EARLIER_PUBLICATION: Final = b"P\x97"
 """What publications of version 1 of the wire begin with: arrays of seven, without a stay."""
-
-_FILE_NAME: Final = re.compile(r"(\d{12})\.log(\.damaged.*)?")
 
 Key = tuple[str, str, int]
 """Which publication: its publisher, session and number."""
@@ -67,7 +74,7 @@ _decode_change: Final = msgspec.msgpack.Decoder(Guard, dec_hook=decode_filter).d
 _decode_client: Final = msgspec.msgpack.Decoder(ClientRecord, dec_hook=decode_filter).decode
 _decode_checkpoint_1: Final = msgspec.msgpack.Decoder(tuple[ClientRecord, ...], dec_hook=decode_filter).decode
 _decode_end: Final = msgspec.msgpack.Decoder(tuple[str, str, int]).decode
-_decode_epoch: Final = msgspec.msgpack.Decoder(int).decode
+_decode_number: Final = msgspec.msgpack.Decoder(int).decode
 
 
 class PublicationLogError(Exception):
@@ -85,7 +92,7 @@ class Damage(msgspec.Struct, frozen=True):
 class FileContents(msgspec.Struct):
     """What one file of a log holds."""
 
-    path: Path
+    path: PurePath
     size_bytes: int = 0
     version: int = 0
     counts: dict[str, int] = {}
@@ -110,13 +117,13 @@ class LogContents:
         self.ended: dict[tuple[str, str], int] = {}
         """The last number that has ended, by publisher and session."""
         self._found: dict[Key, Publish] = {}
-        self._earlier: dict[Key, Path] = {}
+        self._earlier: dict[Key, PurePath] = {}
         """Publications of version 1 of the wire, each with its file."""
         self._checkpoint: dict[str, ClientRecord] | None = None
         """The checkpoint that is being read."""
         self._is_checkpoint_whole = False
 
-    def take(self, path: Path, data: bytes, *, is_last: bool) -> None:
+    def take(self, path: PurePath, data: bytes, *, is_last: bool) -> None:
         """Read one more file; raises `PublicationLogError` if it is of a later version."""
         try:
             found = scan(data)
@@ -124,13 +131,16 @@ class LogContents:
             raise PublicationLogError(f"{path} {error}: start the version that has written it") from None
         file = FileContents(path, len(data), found.version)
         self.files.append(file)
-        bad = [Damage(offset, size) for offset, size in found.bad]
-        if is_last and bad and bad[-1].offset_bytes + bad[-1].size_bytes == len(data):
-            if found.version or may_be_torn(data):
-                file.torn = bad.pop()
+        ends = len(data)
+        if is_last and (torn_at := _torn_at(data, found)) is not None:
+            ends = torn_at
+            file.torn = Damage(torn_at, len(data) - torn_at)
+        bad = [Damage(offset, size) for offset, size in found.bad if offset < ends]
         damage = iter([*bad, None])
         following = next(damage)
         for offset, record in found.records:
+            if offset >= ends:
+                break
             while following is not None and following.offset_bytes < offset:
                 self._is_checkpoint_whole = False
                 following = next(damage)
@@ -163,7 +173,7 @@ class LogContents:
             self._end_torn_checkpoint()
             self.records.keep(change)
         elif kind == _EPOCH:
-            self.epoch = max(self.epoch, _decode_epoch(content))
+            self.epoch = max(self.epoch, _decode_number(content))
         elif kind == _CHECKPOINT_BEGINS:
             self._checkpoint, self._is_checkpoint_whole = {}, True
         elif kind == _CHECKPOINT_CLIENT:
@@ -178,6 +188,8 @@ class LogContents:
         elif kind == _CHECKPOINT_ENDS:
             file.is_begun = file.is_begun or self._is_checkpoint_whole
             self._end_checkpoint()
+        elif kind == _WRITE:
+            _decode_number(content)
         elif kind == _VOIDS_EARLIER:
             self._found = {key: self._found[key] for key in file.keys if key in self._found}
             self._earlier = {}
@@ -201,6 +213,11 @@ class LogContents:
         for record in (*(each for each in known if each.client not in found), *found.values()):
             self.records.keep(Guard(version=0, record=record))
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is not whole that should be."""
+        return any(file.damage for file in self.files)
+
     def is_wanted(self, key: Key) -> bool:
         """Whether a publication has not ended."""
         publisher, session, sequence = key
@@ -215,31 +232,54 @@ class LogContents:
         return tuple(publication for key, publication in self._found.items() if self.is_wanted(key))
 
 
-def log_files(folder: Path) -> list[Path]:
-    """The files of a log, the earliest first; raises OSError."""
-    return [folder / name for name in _names(folder) if not name.endswith(DAMAGED_SUFFIX) and name.endswith(".log")]
-
-
-def files_set_aside(folder: Path) -> list[Path]:
-    """Files that a start has found damaged; raises OSError."""
-    return [folder / name for name in _names(folder) if not name.endswith(".log")]
-
-
-def next_number(folder: Path) -> int:
-    """The number of a log's next file: above all, also of those that were set aside."""
-    return max((int(name[:12]) for name in _names(folder)), default=0) + 1
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir() if _FILE_NAME.fullmatch(each.name))
+def _torn_at(data: bytes, found: Scan) -> int | None:
+    """Where the last write of a file ends that was not written to its end; None if it was."""
+    if not found.bad:
+        return None
+    last_begin, last_size = found.bad[-1]
+    reaches_end = last_begin + last_size == len(data)
+    if found.version < SINCE_WRITES:
+        return last_begin if reaches_end and (found.version or may_be_torn(data)) else None
+    writes = [
+        (offset, offset + HEAD_BYTES + len(content) + _decode_number(content[1:]))
+        for offset, content in found.records
+        if content.startswith(_WRITE)
+    ]
+    begin, end = writes[-1] if writes else (0, 0)
+    if end < len(data):
+        begin, end = end, 0  # how long the last one is, cannot be read
+    for offset, size in found.bad:
+        place = max(offset, begin)
+        if place < offset + size and is_block_missing(data, place, offset + size, begin):
+            return place
+    is_short = end > len(data) or not (end or any(offset >= begin for offset, _ in found.records))
+    return max(last_begin, begin) if reaches_end and is_short else None
 
 
 # ---- records ----
 
 
+def as_write(contents: list[bytes], mark: bytes) -> bytes:
+    """Records that are written at once, behind one that says how long they are together."""
+    body = framed(contents, mark)
+    return framed([_WRITE + _encode(len(body))], mark) + body if body else b""
+
+
 def publication_record(publication: Publish) -> bytes:
     """A publication is stored."""
     return _PUBLICATION + encode_message(publication)
+
+
+def publication_key(record: bytes) -> Key | None:
+    """Which publication a record stores, if it does.
+
+    >>> publication_key(end_record("ann", "1", 3)) is None
+    True
+    """
+    if not record.startswith(_PUBLICATION) or record.startswith(_EARLIER_PUBLICATION):
+        return None
+    publication = decode_publication(record[1:])
+    return publication.publisher, publication.session, publication.sequence
 
 
 def change_record(change: Guard) -> bytes:
