@@ -4,7 +4,7 @@ trimtab lab compare padres-local --policies none,padres --policy examples/own_po
 """
 
 from trimtab.language import Filter
-from trimtab.load.agents import Announce, Heard, Listen, MoveClient, Tell, Woken
+from trimtab.policies.api import Announce, Heard, Listen, MoveClient, Tell, Woken
 
 EVERY_S = 10.0
 LOADS = Filter.parse("[class,eq,'EVEN'],[broker,isPresent,''],[load,isPresent,0]")

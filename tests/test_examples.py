@@ -3,11 +3,11 @@
 import configparser
 from pathlib import Path
 
-from trimtab.network.connection import CLOSE_WITHIN_S
-from trimtab.network.ending import LEFT_EXIT_CODE
+from trimtab.network.links.connection import CLOSE_WITHIN_S
 from trimtab.network.network_file import NetworkOptions
-from trimtab.simulation.run import ScenarioRun
-from trimtab.simulation.scenario import read_scenario
+from trimtab.network.server.ending import LEFT_EXIT_CODE
+from trimtab.simulation.scenarios.run import ScenarioRun
+from trimtab.simulation.scenarios.scenario import read_scenario
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

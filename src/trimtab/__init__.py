@@ -38,9 +38,9 @@ from trimtab.matching import CoveringSet, Matcher
 
 if TYPE_CHECKING:
     from trimtab.activedata.active import ActiveData
-    from trimtab.network.blocking_client import BlockingClient
-    from trimtab.network.client import Client
-    from trimtab.network.local_network import Network
+    from trimtab.network.admin.local_network import Network
+    from trimtab.network.client.blocking_client import BlockingClient
+    from trimtab.network.client.client import Client
     from trimtab.protocol.effects import GapNotice
 
 __version__ = "0.1.0"
@@ -81,10 +81,10 @@ __all__ = [
 
 _LATE_MODULES = {
     "ActiveData": "activedata.active",
-    "BlockingClient": "network.blocking_client",
-    "Client": "network.client",
+    "BlockingClient": "network.client.blocking_client",
+    "Client": "network.client.client",
     "GapNotice": "protocol.effects",
-    "Network": "network.local_network",
+    "Network": "network.admin.local_network",
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab.activedata import ActiveData, SparkSettings
-from trimtab.activedata.spark_views import SparkViews
+from trimtab.activedata.execution.spark_views import SparkViews
 
 QUICK = SparkSettings(memory_mb=1_024, quick_start=True)
 

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from trimtab.activedata.feeds import Feeds
-from trimtab.activedata.fields import Field
-from trimtab.activedata.overlay_feed import OverlayFeed, OverlayPublication
-from trimtab.activedata.statements import HttpSource
-from trimtab.activedata.stored_data import StoredData
+from trimtab.activedata.definitions.fields import Field
+from trimtab.activedata.definitions.statements import HttpSource
+from trimtab.activedata.feeds.feeds import Feeds
+from trimtab.activedata.feeds.overlay_feed import OverlayFeed, OverlayPublication
+from trimtab.activedata.storage.stored_data import StoredData
 
 FIELDS = (Field("id", "STRING"), Field("n", "BIGINT"))
 COMPACT_EVERY_COUNT = 25

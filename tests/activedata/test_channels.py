@@ -8,9 +8,9 @@ import pytest
 
 from tests.activedata.emergency import City, Pairs, Record, statements
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.engine import RunningChannel
-from trimtab.activedata.fields import Scalar
-from trimtab.activedata.spark_views import LOCAL_ROWS_COUNT, SparkViews
+from trimtab.activedata.definitions.fields import Scalar
+from trimtab.activedata.execution.engine import RunningChannel
+from trimtab.activedata.execution.spark_views import LOCAL_ROWS_COUNT, SparkViews
 
 REPORTS = "CREATE ACTIVE DATASET Reports (reportId STRING, event STRING, x DOUBLE, y DOUBLE) KEY reportId;"
 FEED = "CREATE FEED reports INTO Reports FROM HTTP; START FEED reports; CREATE BROKER B1 AT 'here';"
@@ -241,7 +241,7 @@ def test_a_query_that_asks_for_the_time_is_planned_each_time(active: ActiveData)
 def test_a_change_for_one_channel_plans_that_one_beside_the_others(
     active: ActiveData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trimtab.activedata.prepared.TOGETHER_AGAIN_AFTER_COUNT", 2)
+    monkeypatch.setattr("trimtab.activedata.execution.query_plans.TOGETHER_AGAIN_AFTER_COUNT", 2)
     users = "CREATE DATASET Users (user STRING, event STRING) KEY user; UPSERT INTO Users VALUES ('a', 'flood');"
     of_user = (
         "CREATE CONTINUOUS CHANNEL OfUser(user STRING) AS SELECT r.reportId FROM Reports r, Users u "
@@ -282,7 +282,7 @@ def test_a_change_for_one_channel_plans_that_one_beside_the_others(
 def test_many_subscriptions_are_kept_with_their_plan_when_they_rest(
     active: ActiveData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trimtab.activedata.prepared.MANY_COUNT", 1)
+    monkeypatch.setattr("trimtab.activedata.execution.query_plans.MANY_COUNT", 1)
     active.run(REPORTS + FEED + OF_TYPE)
     flood, _ = (active.subscribe("OfType", "B1", event=event) for event in ("flood", "fire"))
     plans = active.engine._prepared._plans
@@ -302,7 +302,7 @@ def test_many_subscriptions_are_kept_with_their_plan_when_they_rest(
 
 
 def test_a_plan_that_compares_all_with_all_is_kept_for_few(active: ActiveData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimtab.activedata.prepared.PAIRS_MAX_COUNT", 4)
+    monkeypatch.setattr("trimtab.activedata.execution.query_plans.PAIRS_MAX_COUNT", 4)
     farther = "CREATE CONTINUOUS CHANNEL Farther(x DOUBLE) AS SELECT r.reportId FROM Reports r WHERE r.x > :x;"
     active.run(REPORTS + FEED + farther)
     subscription = active.subscribe("Farther", "B1", x=1.0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trimtab.lab.emergency import EmergencyWorld, definitions_at_speed
-from trimtab.lab.emergency_run import EmergencyOptions, run_emergency
+from trimtab.operations.emergency.application import EmergencyWorld, definitions_at_speed
+from trimtab.operations.emergency.run import EmergencyOptions, run_emergency
 
 
 def test_the_generated_city_has_the_papers_numbers() -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from tests.activedata.power_loss import compiler, make_recorder, rebuild_synced, rebuild_torn, recording
 from tests.activedata.power_loss_writer import FIELDS, lines
-from trimtab.activedata.catalog import Catalog
-from trimtab.activedata.datasets import StoredDataset
 from trimtab.activedata.errors import StorageError
-from trimtab.activedata.feeds import Feeds
-from trimtab.activedata.stored_data import StoredData
+from trimtab.activedata.feeds.feeds import Feeds
+from trimtab.activedata.storage.catalog import Catalog
+from trimtab.activedata.storage.datasets import StoredDataset
+from trimtab.activedata.storage.stored_data import StoredData
 
 
 def acknowledged_until_killed(

@@ -10,7 +10,7 @@ from trimtab.broker.core import Broker
 from trimtab.client.config import ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Value
-from trimtab.load.agents import (
+from trimtab.policies.api import (
     Action,
     AgentEvent,
     Announce,

@@ -1,4 +1,4 @@
-"""A client's move through brokers, row by row of the table in `trimtab.broker.moves`: see the files in transcripts/."""
+"""A client's move through brokers, row by row of the table in `broker.moves.transitions`: the files in transcripts/."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.told_broker import ToldBroker
 from tests.transcripts import check, row_of, table_in
-from trimtab.broker import moves
+from trimtab.broker.moves import transitions as moves
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 

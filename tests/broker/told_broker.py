@@ -7,10 +7,10 @@ from typing import get_args
 from tests.transcripts import OtherEnd, read, tell
 from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.broker.core import Broker
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.protocol.events import Connected, Disconnected, Event, LinkRemoved, Received, Step, Stored, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.messages import VERSION, AnyMessage, Guard, GuardAll
-from trimtab.replication.config import ReplicationConfig
 
 
 class ToldBroker:

@@ -68,7 +68,7 @@ def test_impossible_options_are_refused(arguments: tuple[str, str]) -> None:
 
 def test_without_numpy_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    monkeypatch.delitem(sys.modules, "trimtab.lab.numpy_scan", raising=False)
+    monkeypatch.delitem(sys.modules, "trimtab.lab.bench.numpy_scan", raising=False)
     result = run(*SMALL)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "pip install 'trimtab[lab]'" in result.stderr
@@ -105,7 +105,7 @@ def test_an_unknown_peer_is_refused_before_anything_is_measured() -> None:
 def test_a_peer_that_is_not_installed_is_told_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from trimtab.lab import bench_plane
+    from trimtab.lab.bench.plane import plane as bench_plane
 
     monkeypatch.setattr(bench_plane, "find_program", lambda name: None)
     makers, missing = bench_plane.find_systems(["nats", "mosquitto"])

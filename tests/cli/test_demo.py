@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 
 from trimtab.cli.demo_view import live_view, progress_line, summary_lines
 from trimtab.cli.main import app
-from trimtab.lab import demonstration
-from trimtab.lab.channel_account import ChannelCounts
-from trimtab.lab.demonstration import Bundle, Demonstration, DemoOptions, DemoSummary
-from trimtab.lab.demonstration_channels import EmergencyChannels
-from trimtab.lab.load_report import LoadReport
-from trimtab.lab.own_process import ActiveProcess
-from trimtab.network.client import Client
-from trimtab.network.local_network import Network, plan_text
+from trimtab.network.admin.local_network import Network, plan_text
+from trimtab.network.client.client import Client
+from trimtab.operations.demonstration import demonstration
+from trimtab.operations.demonstration.channels import EmergencyChannels
+from trimtab.operations.demonstration.demonstration import Bundle, Demonstration, DemoOptions, DemoSummary
+from trimtab.operations.emergency.channel_account import ChannelCounts
+from trimtab.operations.load.load_report import LoadReport
+from trimtab.operations.own_process import ActiveProcess
 
 ENDS_WITHIN_S = 120.0
 
@@ -138,7 +138,7 @@ def test_a_signal_at_any_time_leaves_no_process_behind(out: Path, number: signal
 GETS_THE_SIGNAL_TOO = """
 import os, signal
 from trimtab.cli.main import main
-from trimtab.network.local_network import Network, NetworkError
+from trimtab.network.admin.local_network import Network, NetworkError
 
 def has_ended(self):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -214,7 +214,8 @@ def test_missing_packages_are_told_and_the_rest_is_shown(tmp_path: Path, monkeyp
 
 
 def test_what_the_whole_needs_is_told_in_one_line(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "trimtab.lab.demonstration", None)  # as if something that it imports were missing
+    imported = "trimtab.operations.demonstration.demonstration"
+    monkeypatch.setitem(sys.modules, imported, None)  # as if something that it imports were missing
     code, output = trimtab("demo", "--out", str(out))
     assert code == 2 and output.startswith("the demonstration needs ") and output.count("\n") == 1
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trimtab.cli.main import app
-from trimtab.lab.record_files import RecordFiles
 from trimtab.protocol.records import MoveRecord
-from trimtab.simulation.run import ScenarioRun
-from trimtab.simulation.scenario import read_scenario
+from trimtab.records.files import RecordFiles
+from trimtab.simulation.scenarios.run import ScenarioRun
+from trimtab.simulation.scenarios.scenario import read_scenario
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from trimtab import Network
 from trimtab.cli.load_command import most_linked, weakest_edge
 from trimtab.cli.main import app
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
 from trimtab.network.network_file import read_network_file
 
 HOTSPOT = Path(__file__).parents[2] / "examples" / "hotspot.toml"

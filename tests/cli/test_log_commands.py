@@ -13,7 +13,7 @@ from trimtab.broker.log.log_contents import as_write, checkpoint_records, end_re
 from trimtab.broker.log.log_format import header
 from trimtab.cli.main import app
 from trimtab.network.loops import run as run_loop
-from trimtab.network.publication_log import PublicationLog
+from trimtab.network.server.publication_log import PublicationLog
 from trimtab.protocol.effects import Append
 from trimtab.protocol.messages import ClientRecord, Publish
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from trimtab import Network
 from trimtab.cli.main import app
-from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports, plan_text
 
 
 @pytest.fixture(scope="module")

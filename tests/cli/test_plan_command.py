@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from trimtab import Network
 from trimtab.cli.main import app
 from trimtab.language import Filter, Publication
-from trimtab.network.client import Client
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.client.client import Client
 
 WITHIN_S = 120.0
 HOTSPOT = Path(__file__).parents[2] / "examples" / "hotspot.toml"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from trimtab import Network
 from trimtab.cli.main import app
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
 
 HOTSPOT = Path(__file__).parents[2] / "examples" / "hotspot.toml"
 

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trimtab.cli.main import app
-from trimtab.lab.record_files import RecordFiles, read_records
 from trimtab.protocol.records import DeliveryRecord, MoveRecord, RelocationRecord, SessionRecord
-from trimtab.simulation.run import ScenarioRun
-from trimtab.simulation.scenario import read_scenario
+from trimtab.records.files import RecordFiles, read_records
+from trimtab.simulation.scenarios.run import ScenarioRun
+from trimtab.simulation.scenarios.scenario import read_scenario
 
 
 def run(*arguments: str) -> Result:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trimtab.cli.main import app
-from trimtab.lab.record_files import read_records
+from trimtab.records.files import read_records
 
 STUDY = """
 description = "How many subscribers there are."

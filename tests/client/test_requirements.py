@@ -9,7 +9,7 @@ from trimtab import Filter, LanguageError
 from trimtab.broker.config import BrokerConfig
 from trimtab.language.durations import parse_duration_s
 from trimtab.protocol.effects import Deliver
-from trimtab.simulation.world import World
+from trimtab.simulation.world.world import World
 
 NUMBERS = Filter.parse("[n,isPresent,0]")
 FEW = Filter.parse("[n,>,5]")

@@ -1,4 +1,4 @@
-"""A client's move, row by row of the table in `trimtab.client.moving`: the files in transcripts/ tell what happens."""
+"""A client's move, row by row of the table in `client.move_transitions`: the files in transcripts/ tell it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.transcripts import ANY, OtherEnd, check, read, row_of, table_in, tell
-from trimtab.client import moving
+from trimtab.client import move_transitions as moving
 from trimtab.client.config import ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, Wake

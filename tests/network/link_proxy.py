@@ -1,5 +1,5 @@
 """The proxy that tests put between two ends of a link."""
 
-from trimtab.lab.nemesis.proxy import LinkProxy
+from trimtab.lab.bench.nemesis.proxy import LinkProxy
 
 __all__ = ["LinkProxy"]

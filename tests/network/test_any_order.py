@@ -11,11 +11,11 @@ from functools import partial
 from tests.network.test_assistance import WITHIN_S, slow_network
 from tests.network.test_failover import settings
 from trimtab import Client, Filter, Network
-from trimtab.network.address import Address
+from trimtab.network.admin.status import ask_status
+from trimtab.network.client.subscription import Delivery
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.status import ask_status
-from trimtab.network.subscription import Delivery
 
 FILTERS_COUNT = 50
 STAR = ["B1", "F", "B2", "B3"], [("B1", "F"), ("F", "B2"), ("F", "B3")]

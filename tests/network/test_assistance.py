@@ -16,12 +16,12 @@ from typer.testing import CliRunner, Result
 from trimtab import Client, Filter, Network
 from trimtab.broker.config import Acknowledges
 from trimtab.cli.main import app
-from trimtab.network.address import Address
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.admin.status import ask_status
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus
 
 WITHIN_S = 60.0

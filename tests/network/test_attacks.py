@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab.lab.bench_attacks import KINDS, AttackFigures, measure_attack
-from trimtab.simulation.attacks import AttackKind
+from trimtab.lab.bench.attacks import KINDS, AttackFigures, measure_attack
+from trimtab.simulation.faults.attacks import AttackKind
 
 TOLD: dict[AttackKind, str] = {
     "flood": "more than 50 publications per second; what is beyond waits",

@@ -13,7 +13,7 @@ import pytest
 
 from tests.network.raw_peer import RawPeer
 from trimtab import BlockingClient, Filter, LimitError, Network, Publication
-from trimtab.network.client import ClientError
+from trimtab.network.client.client import ClientError
 from trimtab.network.network_file import NetworkOptions
 from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, encode_frame
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, StatusReply, StatusRequest

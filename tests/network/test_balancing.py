@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.balancing.padres.config import PadresConfig
-from trimtab.lab.live_load import LoadRun
-from trimtab.lab.load_report import LoadOptions, LoadReport
-from trimtab.lab.record_files import RecordFiles, read_records
-from trimtab.network.address import Address
-from trimtab.network.local_network import ask_all, free_ports
+from trimtab.network.admin.local_network import ask_all, free_ports
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.operations.load.live_load import LoadRun
+from trimtab.operations.load.load_report import LoadOptions, LoadReport
+from trimtab.policies.padres.config import PadresConfig
 from trimtab.protocol.records import MoveRecord
+from trimtab.records.files import RecordFiles, read_records
 
 Result = TypeVar("Result")
 

@@ -14,11 +14,11 @@ from tests.network.test_delivery import take
 from tests.network.test_drain import drain
 from trimtab import Client, Network
 from trimtab.broker.config import Acknowledges
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.admin.rolling_restart import restart_broker
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.rolling_restart import restart_broker
-from trimtab.network.subscription import Delivery
 
 WITHIN_S = 60.0
 HERE = {"place": 1}

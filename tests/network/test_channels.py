@@ -10,10 +10,10 @@ import pytest
 from tests.network.stand_in_back_end import StandInBackEnd
 from tests.network.test_delivery import run, take
 from trimtab import Client, Filter, Network, Publication
-from trimtab.network.client import RefusedError
+from trimtab.network.admin.status import ask_status
+from trimtab.network.client.client import RefusedError
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.network_file import NetworkFileError, NetworkOptions, parse_network
-from trimtab.network.status import ask_status
-from trimtab.network.subscription import Delivery
 
 HERE = {"place": 1}
 

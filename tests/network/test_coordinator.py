@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import pytest
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.network.address import Address
-from trimtab.network.client import ClientError
-from trimtab.network.local_network import ask_all, free_ports
-from trimtab.network.status import ask_place
+from trimtab.network.admin.local_network import ask_all, free_ports
+from trimtab.network.admin.status import ask_place
+from trimtab.network.client.client import ClientError
+from trimtab.network.links.address import Address
 from trimtab.protocol.frames import PlaceRequest
 
 Result = TypeVar("Result")

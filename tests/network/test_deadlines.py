@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.broker.uplink import Uplink
-from trimtab.network.address import Address
-from trimtab.network.local_network import free_ports
+from trimtab.broker.flow.uplink import Uplink
+from trimtab.network.admin.local_network import free_ports
+from trimtab.network.client.subscription import Delivery
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, NetworkOptions, NetworkPlan
-from trimtab.network.subscription import Delivery
 
 WITHIN_S = 1.0
 RELAXED_COUNT = 4

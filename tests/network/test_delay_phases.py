@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.network.address import Address
-from trimtab.network.local_network import ask_all, free_ports
+from trimtab.network.admin.local_network import ask_all, free_ports
+from trimtab.network.client.subscription import Delivery
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
-from trimtab.network.subscription import Delivery
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.records import MoveRecord
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.network.link_proxy import LinkProxy
 from trimtab import BlockingClient, Client, Filter, Network, Publication
-from trimtab.network.client import ClientError, RefusedError
+from trimtab.network.admin.status import ask_status
+from trimtab.network.client.client import ClientError, RefusedError
+from trimtab.network.client.subscription import Delivery, Subscription
 from trimtab.network.loops import run as run_loop
-from trimtab.network.status import ask_status
-from trimtab.network.subscription import Delivery, Subscription
 
 Result = TypeVar("Result")
 
@@ -68,7 +68,7 @@ def test_figure_2_2(covering: str) -> None:
 
 
 async def _statuses(network: Network) -> dict[str, int]:
-    from trimtab.network.local_network import ask_all
+    from trimtab.network.admin.local_network import ask_all
 
     found = await ask_all(network.plan)
     return {name: each.subscriptions_count for name, each in found.items() if each is not None}
@@ -248,7 +248,7 @@ def test_sigterm_lets_what_was_accepted_leave() -> None:
 
 def test_a_configured_processor_is_enforced() -> None:
     """50 publications against 100 subscriptions at 165 MHz take 0.01 s each by the calibrated formula."""
-    from trimtab.network.local_network import free_ports
+    from trimtab.network.admin.local_network import free_ports
     from trimtab.network.network_file import parse_network
 
     text = f"""

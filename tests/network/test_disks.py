@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from trimtab import Client, Filter, GapNotice, Network
 from trimtab.broker.log.log_format import scan
 from trimtab.cli.main import app
-from trimtab.network.address import Address
-from trimtab.network.local_network import plan_text
-from trimtab.network.log_folder import log_files
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.admin.status import ask_status
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.status import ask_status
+from trimtab.network.server.log_folder import log_files
 
 WITHIN_S = 60.0
 

@@ -15,14 +15,14 @@ from tests.network.test_restarts import EVERY_S, NOTHING_WRONG, Got
 from trimtab import Client, Filter, Network
 from trimtab.broker.config import Acknowledges
 from trimtab.cli.main import app
-from trimtab.network.address import Address
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.admin.whereabouts import status_at
 from trimtab.network.clock import now_s
-from trimtab.network.ending import LEFT_EXIT_CODE
-from trimtab.network.local_network import plan_text
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import LinkEntry, NetworkOptions
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.network.whereabouts import status_at
+from trimtab.network.server.ending import LEFT_EXIT_CODE
 
 WITHIN_S = 60.0
 ARRIVES_WITHIN_S = 10.0

@@ -18,12 +18,12 @@ from typer.testing import CliRunner, Result
 from tests.network.link_proxy import LinkProxy
 from trimtab import Client, Filter, Network
 from trimtab.cli.main import app
-from trimtab.network.address import Address
-from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports, plan_text
+from trimtab.network.admin.status import ask_link, ask_status, ask_where
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.network.status import ask_link, ask_status, ask_where
 from trimtab.protocol.frames import BrokerStatus, FailureStatus, LinkRequest
 
 WITHIN_S = 40.0

@@ -13,9 +13,9 @@ import pytest
 
 from trimtab import Client, Filter, Network
 from trimtab.broker.config import Acknowledges
+from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.replication_settings import ReplicationSettings
 
 WITHIN_S = 60.0
 PUBLICATIONS_COUNT = 400

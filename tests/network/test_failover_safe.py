@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trimtab.cli.main import app
-from trimtab.lab.bench_failover import FailoverBench, run_failover_bench
+from trimtab.lab.bench.failover import FailoverBench, run_failover_bench
 
 PUBLICATIONS_COUNT = int(os.environ.get("TRIMTAB_FAILOVER_PUBLICATIONS", "4000"))
 

@@ -17,10 +17,10 @@ import pytest
 from trimtab import BlockingClient, Client, Filter, GapNotice, Network
 from trimtab.broker.config import Acknowledges
 from trimtab.client.gaps import ANSWERS_WITHIN_S
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.subscription import Delivery
 
 BROKERS = ("B1", "B2", "B3", "B4")
 LINKS = [("B1", "B2"), ("B2", "B3"), ("B3", "B4")]

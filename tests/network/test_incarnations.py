@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from trimtab import Client, Filter, Network
-from trimtab.network.address import Address
-from trimtab.network.life import yields_to
-from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports, plan_text
+from trimtab.network.admin.status import ask_status
+from trimtab.network.client.subscription import Delivery
+from trimtab.network.failover.process_identity import yields_to
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.network.status import ask_status
-from trimtab.network.subscription import Delivery
 from trimtab.protocol.frames import BrokerStatus
 
 WITHIN_S = 30.0

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from trimtab import Client, Filter
-from trimtab.network.client import ClientError
+from trimtab.network.client.client import ClientError
 from trimtab.network.loops import run as run_loop
 
 WITHIN_S = 30.0

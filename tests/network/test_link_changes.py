@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from trimtab import Client, Filter, Network
 from trimtab.cli.main import app
-from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports, plan_text
 from trimtab.network.loops import run as run_loop
 
 WITHIN_S = 20.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.network.test_publication_log import nothing, shown, with_log
+from tests.network.server.test_publication_log import nothing, shown, with_log
 from trimtab.broker.log.log_format import VERSION, scan
 from trimtab.cli.main import app
 

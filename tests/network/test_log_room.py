@@ -12,10 +12,10 @@ import pytest
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.network import publication_log
-from trimtab.network.log_folder import log_files
 from trimtab.network.loops import run as run_loop
-from trimtab.network.publication_log import PublicationLog
+from trimtab.network.server import publication_log
+from trimtab.network.server.log_folder import log_files
+from trimtab.network.server.publication_log import PublicationLog
 from trimtab.protocol.effects import Append, Forget
 from trimtab.protocol.events import Connected, RoomChanged, Step
 from trimtab.protocol.frames import Hello, Payload

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.network.client import RefusedError
+from trimtab.network.client.client import RefusedError
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.loops import run as run_loop
-from trimtab.network.subscription import Delivery
 
 Result = TypeVar("Result")
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from trimtab.cli.main import app
-from trimtab.lab.nemesis.run import NemesisBench, run_nemesis
-from trimtab.lab.nemesis.schedule import Level
+from trimtab.lab.bench.nemesis.run import NemesisBench, run_nemesis
+from trimtab.lab.bench.nemesis.schedule import Level
 
 SECONDS = float(os.environ.get("TRIMTAB_NEMESIS_SECONDS", "12"))
 RATE_PER_S = 120.0

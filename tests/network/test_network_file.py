@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.balancing.padres.config import PadresConfig
-from trimtab.broker.protection import Allowance
-from trimtab.network.address import Address
-from trimtab.network.local_network import plan_text
+from trimtab.broker.flow.rate_limits import Allowance
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.network_file import LinkEntry, NetworkFileError, parse_network, read_network_file
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.relocation.config import Aim
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.relocation.config import Aim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NETWORKS = [path for path in sorted(EXAMPLES.glob("*.toml")) if "listen = " in path.read_text(encoding="utf-8")]

@@ -11,9 +11,9 @@ import pytest
 
 from tests.network.two_hosts import Host, TwoHosts, two_hosts
 from trimtab import Client, Filter
-from trimtab.network.address import Address
-from trimtab.network.status import ask_status
-from trimtab.network.subscription import Delivery
+from trimtab.network.admin.status import ask_status
+from trimtab.network.client.subscription import Delivery
+from trimtab.network.links.address import Address
 from trimtab.protocol.frames import BrokerStatus
 
 WITHIN_S = 40.0

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from trimtab import Client, Filter, Network
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.clock import now_s
-from trimtab.network.local_network import plan_text
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.subscription import Delivery
 
 BROKERS = ("B1", "B2", "B3", "B4")
 PUBLICATIONS_COUNT = 400

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 import trimtab
 from trimtab import Network
 from trimtab.cli.main import app
-from trimtab.network.local_network import plan_text
-from trimtab.network.program_files import are_unchanged, loaded_files
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.server.program_files import are_unchanged, loaded_files
 
 
 def restart(file: Path) -> Result:

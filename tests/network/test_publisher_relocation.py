@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from trimtab import Network
-from trimtab.lab.record_files import read_records
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
+from trimtab.records.files import read_records
 
 PUBLICATIONS_COUNT = int(os.environ.get("TRIMTAB_RELOCATED_PUBLICATIONS", "20000"))
 WITHIN_S = 60 + PUBLICATIONS_COUNT / 500

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import pytest
 
 from trimtab import Client, Filter, Network, Publication
-from trimtab.lab.record_files import read_records
-from trimtab.network.address import Address
-from trimtab.network.local_network import ask_all, free_ports
+from trimtab.network.admin.local_network import ask_all, free_ports
+from trimtab.network.links.address import Address
+from trimtab.network.links.round_trips import measure_round_trips
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
-from trimtab.network.round_trips import measure_round_trips
-from trimtab.relocation.config import RelocationConfig
+from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.records.files import read_records
 
 Result = TypeVar("Result")
 

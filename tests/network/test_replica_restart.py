@@ -13,11 +13,11 @@ from tests.network.test_restarts import NOTHING_WRONG
 from trimtab import Network
 from trimtab.broker.config import Acknowledges
 from trimtab.cli.main import app
+from trimtab.network.admin.local_network import plan_text
 from trimtab.network.clock import now_s
-from trimtab.network.local_network import plan_text
+from trimtab.network.failover.replication_settings import Provisioner, ReplicationSettings
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.replication_settings import Provisioner, ReplicationSettings
 
 WITHIN_S = 60.0
 BROKERS = ("B1", "B2", "B3")

@@ -14,13 +14,13 @@ from tests.network.link_proxy import LinkProxy
 from trimtab import Client, Filter, Network
 from trimtab.broker.config import Acknowledges
 from trimtab.cli.main import app
+from trimtab.network.admin.local_network import plan_text
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.clock import now_s
-from trimtab.network.local_network import plan_text
+from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.network.state_file import StateFileError, read_state, write_state
-from trimtab.network.subscription import Delivery
+from trimtab.network.server.state_file import StateFileError, read_state, write_state
 from trimtab.protocol.events import LeftBehind
 from trimtab.protocol.messages import Publish
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.network.link_proxy import LinkProxy
-from trimtab.network.address import Address
-from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports, plan_text
+from trimtab.network.links.address import Address
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkPlan
 
 PUBLICATIONS_COUNT = int(os.environ.get("TRIMTAB_SEVEN_PUBLICATIONS", "4000"))

@@ -11,9 +11,9 @@ import pytest
 from tests.network.test_bad_input import HELLO, Raw
 from trimtab import BlockingClient, Client, Filter, Network, Publication
 from trimtab.broker.config import SlowPolicy
+from trimtab.network.admin.status import ask_status
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.status import ask_status
 from trimtab.protocol.frames import BrokerStatus, Payload
 from trimtab.protocol.messages import Confirmed, Subscribe
 

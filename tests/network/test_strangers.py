@@ -19,14 +19,14 @@ import pytest
 
 from tests.network.raw_peer import RawPeer
 from trimtab import Client, Filter, Network
-from trimtab.network.address import Address
-from trimtab.network.broker_process import PLACE_IS_TAKEN, REPLACED_ALREADY
-from trimtab.network.life import Life, new_session, this_host
-from trimtab.network.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports, plan_text
+from trimtab.network.admin.status import ask_status
+from trimtab.network.failover.process_identity import Life, new_session, this_host
+from trimtab.network.failover.process_proof import proved
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
-from trimtab.network.process_proof import proved
-from trimtab.network.replication_settings import ReplicationSettings
-from trimtab.network.status import ask_status
+from trimtab.network.server.broker_process import PLACE_IS_TAKEN, REPLACED_ALREADY
 from trimtab.protocol.frames import BrokerStatus, Goodbye, Hello
 from trimtab.protocol.messages import VERSION, Members, Neighbours
 

@@ -15,7 +15,7 @@ from tests.network.test_restarts import NOTHING_WRONG
 from trimtab import Network
 from trimtab.broker.config import Acknowledges
 from trimtab.cli.main import app
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions, NetworkPlan
 from trimtab.protocol.frames import Hello

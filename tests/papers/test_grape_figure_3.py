@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trimtab.relocation.config import RelocationConfig
-from trimtab.relocation.grape_tracing import Ask, BrokerTrace, Collected, GrapeTraces, SessionTrace
-from trimtab.relocation.tags import first_sequence_of, session_tag
+from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.relocation.grape_tracing import Ask, BrokerTrace, Collected, GrapeTraces, SessionTrace
+from trimtab.policies.relocation.tags import first_sequence_of, session_tag
 
 M = 212
 SESSION = session_tag("B1", "P", M)

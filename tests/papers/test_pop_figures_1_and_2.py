@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab.relocation.config import RelocationConfig
-from trimtab.relocation.pop_selection import Arrival, Step, Walk, next_closest, turned_back
-from trimtab.relocation.pop_tracing import PopTraces, Profile
+from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.relocation.pop_selection import Arrival, Step, Walk, next_closest, turned_back
+from trimtab.policies.relocation.pop_tracing import PopTraces, Profile
 
 CLIENTS = {"B1": 1, "B2": 4, "B3": 2, "B4": 3, "B5": 0, "B6": 4, "B7": 6, "B8": 5}
 DOWNSTREAM: dict[str, list[str]] = {"B1": ["B2", "B4", "B5"], "B2": ["B3"], "B5": ["B6"], "B6": ["B7", "B8"]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab.replication.config import Assisting, Protocol
+from trimtab.broker.replication.config import Assisting, Protocol
 from trimtab.simulation.replication.run import ReplicationRun, ReplicationSummary
 from trimtab.simulation.replication.scenario import (
     ReplicationScenario,
@@ -10,7 +10,7 @@ from trimtab.simulation.replication.scenario import (
     parse_replication,
     shipped_replication_scenarios,
 )
-from trimtab.simulation.scenario import ScenarioError
+from trimtab.simulation.scenarios.scenario import ScenarioError
 
 
 def replaced(protocol: Protocol, **settings: int) -> ReplicationSummary:

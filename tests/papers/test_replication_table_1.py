@@ -1,7 +1,7 @@
 """Table 1 of the replication paper: the ticks hold, and the crosses are seen."""
 
-from trimtab.lab.replication_runs import run_table
-from trimtab.simulation.table_one import ROWS, run_once
+from trimtab.lab.studies.replication_runs import run_table
+from trimtab.simulation.replication.table_one import ROWS, run_once
 
 
 def test_ticks_hold_and_crosses_are_seen() -> None:

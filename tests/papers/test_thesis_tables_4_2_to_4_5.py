@@ -6,12 +6,12 @@ B1 gave B2 a heavy subscription, so that both have an input ratio of 0.5, but B2
 from __future__ import annotations
 
 from trimtab import Filter
-from trimtab.balancing.padres.config import PadresConfig
-from trimtab.balancing.padres.decisions import NoAction, Reason
-from trimtab.balancing.padres.offload import OffloadPlan
-from trimtab.balancing.padres.offload_output import plan_output_offload
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.profiles import ClientProfile, Sample
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.padres.decisions import NoAction, Reason
+from trimtab.policies.padres.offload import OffloadPlan
+from trimtab.policies.padres.offload_output import plan_output_offload
 
 HEAVY = Filter.parse("[class,eq,'STOCK']")
 CONFIG = PadresConfig()

@@ -5,23 +5,23 @@ from functools import partial
 import msgspec
 import pytest
 
-from trimtab.broker.assistance import Assistance
 from trimtab.broker.config import Acknowledges, BrokerConfig
+from trimtab.broker.replication.assistance import Assistance
+from trimtab.broker.replication.config import PROTOCOLS, Assisting, Protocol, ReplicationConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Assist
 from trimtab.protocol.frames import Hello
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import Publish
-from trimtab.replication.config import PROTOCOLS, Assisting, Protocol, ReplicationConfig
-from trimtab.simulation.capacity import Capacity
-from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Congest
-from trimtab.simulation.fuzz import fuzz, fuzz_bug
-from trimtab.simulation.fuzz_deaths import draw_plan_with_assistants
-from trimtab.simulation.fuzz_everything import draw_plan_with_replication
-from trimtab.simulation.replication_bugs import REPLICATION_BUGS
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.failures import StandByPool
+from trimtab.simulation.faults.faults import Congest
+from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
+from trimtab.simulation.fuzz.death_plans import draw_plan_with_assistants
+from trimtab.simulation.fuzz.full_plans import draw_plan_with_replication
+from trimtab.simulation.fuzz.fuzz import fuzz, fuzz_bug
+from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "F"), ("F", "B2"), ("F", "B3")]
 

@@ -9,10 +9,10 @@ import pytest
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.protocol.link import LinkConfig
-from trimtab.simulation.capacity import PUBLICATION_BYTES, Capacity
-from trimtab.simulation.queue_bounds import check_queues
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.queue_bounds import check_queues
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.world import World
 
 LINK = LinkConfig(window_frames_count=16, data_window_count=8)
 HIGH_COUNT = 10

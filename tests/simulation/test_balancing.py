@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig
-from trimtab.broker.policies import agents_of
 from trimtab.language import Filter
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.run import ScenarioRun
-from trimtab.simulation.scenario import read_scenario
-from trimtab.simulation.world import World
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.registry import agents_of
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.scenarios.run import ScenarioRun
+from trimtab.simulation.scenarios.scenario import read_scenario
+from trimtab.simulation.world.world import World
 
 
 def test_the_first_minutes_of_the_local_experiment_relieve_the_weakest_broker_and_lose_nothing() -> None:

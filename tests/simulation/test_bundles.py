@@ -7,9 +7,9 @@ import pytest
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
-from trimtab.simulation.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, Capacity
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, Capacity
+from trimtab.simulation.world.world import World
 
 CLIENTS_COUNT = 30
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.protocol.messages import WireValue
-from trimtab.simulation.channel_checker import ChannelChecker
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.channels import ChannelChecker
+from trimtab.simulation.world.world import World
 
 HERE: dict[str, WireValue] = {"place": 1}
 

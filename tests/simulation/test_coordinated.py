@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trimtab.simulation.run import ScenarioRun
-from trimtab.simulation.scenario import read_scenario
+from trimtab.simulation.scenarios.run import ScenarioRun
+from trimtab.simulation.scenarios.scenario import read_scenario
 
 
 def clients_by_broker(run: ScenarioRun) -> dict[str, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from trimtab.broker.config import BrokerConfig
-from trimtab.broker.uplink import Uplink
+from trimtab.broker.flow.uplink import Uplink
 from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
-from trimtab.simulation.capacity import PUBLICATION_BYTES, Capacity
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.world import World
 
 URGENT_S = 0.25
 FRAMES_PER_S = 100

@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.language import Filter
-from trimtab.replication.config import ReplicationConfig
-from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.failures import StandByPool
+from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "B2"), ("B2", "B3")]
 BROKERS = ("B1", "B2", "B3")

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.language import Filter
 from trimtab.protocol.link import LinkConfig
-from trimtab.replication.config import ReplicationConfig
-from trimtab.simulation.capacity import Capacity
-from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Crash
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.failures import StandByPool
+from trimtab.simulation.faults.faults import Crash
+from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.world import World
 
 LINKS = [("B0", "B1"), ("B1", "B2"), ("B2", "B3")]
 NEIGHBOURS = {"B0": ("B1",), "B1": ("B0", "B2"), "B2": ("B1", "B3"), "B3": ("B2",)}

@@ -13,13 +13,13 @@ from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.cli.main import app
 from trimtab.matching.engines import ENGINE_VARIABLE
-from trimtab.simulation.bugs import BUGS, Bug, bug_named
-from trimtab.simulation.checkers import Violation
+from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.explore.cases import CASE_BY_NAME, CASES, Act, Case
 from trimtab.simulation.explore.freezing import freeze
 from trimtab.simulation.explore.search import Exploration, explore
 from trimtab.simulation.explore.state import State, World
-from trimtab.simulation.replication_bugs import REPLICATION_BUGS
+from trimtab.simulation.fuzz.bugs.core_bugs import BUGS, Bug, bug_named
+from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
 
 _STATES_COUNT: Final = 1_000
 """So many states of each case are looked at here; 60,000 and more by hand (docs/simulation.md)."""

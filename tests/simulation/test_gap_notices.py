@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import GapNotice
-from trimtab.replication.config import ReplicationConfig
-from trimtab.simulation.capacity import Capacity
-from trimtab.simulation.faults import Cut
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.faults import Cut
+from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.world import World
 
 BROKERS = ("B1", "B2", "B3", "B4")
 LINKS = [("B1", "B2"), ("B2", "B3"), ("B3", "B4")]

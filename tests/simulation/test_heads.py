@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from trimtab.balancing.delay.agent import delay_agent
-from trimtab.balancing.delay.config import DelayConfig
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.meters import MeterConfig
 from trimtab.language import Filter
-from trimtab.simulation.capacity import PUBLICATION_BYTES, Capacity
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.policies.delay.agent import delay_agent
+from trimtab.policies.delay.config import DelayConfig
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.world import World
 
 LINKS = (("H1", "H2"), ("H1", "e1"), ("H1", "e2"), ("H2", "e3"), ("H2", "e4"))
 PUBLISHERS_COUNT = 4

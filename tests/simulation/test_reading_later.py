@@ -2,9 +2,9 @@
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
-from trimtab.simulation.capacity import Capacity
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.world import World
 
 LATENCY_S = 0.1
 

@@ -18,7 +18,7 @@ from trimtab.simulation.relocation.scenario import (
     shipped_relocation_scenarios,
 )
 from trimtab.simulation.relocation.summary import RelocationSummary, reductions
-from trimtab.simulation.scenario import ScenarioError
+from trimtab.simulation.scenarios.scenario import ScenarioError
 from trimtab.simulation.workloads.quotes import generate_quotes
 from trimtab.simulation.workloads.rated import (
     Distribution,

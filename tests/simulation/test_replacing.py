@@ -5,17 +5,17 @@ import functools
 import pytest
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.replication.config import PROTOCOLS, Protocol, ReplicationConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Close
 from trimtab.protocol.events import Connected
 from trimtab.protocol.link import LinkConfig
-from trimtab.replication.config import PROTOCOLS, Protocol, ReplicationConfig
-from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Crash, Drop
-from trimtab.simulation.fuzz import fuzz
-from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.failures import StandByPool
+from trimtab.simulation.faults.faults import Crash, Drop
+from trimtab.simulation.fuzz.death_plans import draw_plan_with_deaths
+from trimtab.simulation.fuzz.fuzz import fuzz
+from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "B2"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5")]
 

@@ -5,16 +5,16 @@ from random import Random
 import pytest
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.language import Filter
-from trimtab.replication.config import ReplicationConfig
-from trimtab.simulation.failures import StandByPool
-from trimtab.simulation.faults import Crash
-from trimtab.simulation.fuzz import fuzz, fuzz_bug
-from trimtab.simulation.fuzz_deaths import draw_plan_with_deaths
-from trimtab.simulation.fuzz_run import run_plan
-from trimtab.simulation.replication_bugs import REPLICATION_BUGS
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.failures import StandByPool
+from trimtab.simulation.faults.faults import Crash
+from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
+from trimtab.simulation.fuzz.death_plans import draw_plan_with_deaths
+from trimtab.simulation.fuzz.fuzz import fuzz, fuzz_bug
+from trimtab.simulation.fuzz.run import run_plan
+from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "B2"), ("B1", "B3"), ("B2", "B4"), ("B2", "B5"), ("B3", "B6"), ("B3", "B7")]
 BROKERS = tuple(f"B{number}" for number in range(1, 8))

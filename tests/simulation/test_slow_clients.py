@@ -5,9 +5,9 @@ import pytest
 from trimtab.broker.config import BrokerConfig, SlowPolicy
 from trimtab.language import Filter
 from trimtab.protocol.link import LinkConfig
-from trimtab.simulation.faults import Cut
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.checkers.rest import check_rest
+from trimtab.simulation.faults.faults import Cut
+from trimtab.simulation.world.world import World
 
 PUBLICATIONS_COUNT = 100
 NARROW = LinkConfig(window_frames_count=1)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.simulation.scenario import ScenarioError, parse_scenario
-from trimtab.simulation.study import QUICK_DURATION_S, find_study, parse_study, scenario_at, shipped_studies
-from trimtab.simulation.study_metrics import heads_by_edge
+from trimtab.simulation.scenarios.scenario import ScenarioError, parse_scenario
+from trimtab.simulation.scenarios.study import QUICK_DURATION_S, find_study, parse_study, scenario_at, shipped_studies
+from trimtab.simulation.scenarios.study_metrics import heads_by_edge
 
 NINE = (
     "padres-clusters",

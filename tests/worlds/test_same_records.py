@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from trimtab import Network
 from trimtab.cli.main import app
-from trimtab.lab.record_files import read_records
-from trimtab.network.local_network import plan_text
+from trimtab.network.admin.local_network import plan_text
+from trimtab.records.files import read_records
 
 WITHIN_S = 20.0
 STORY = """

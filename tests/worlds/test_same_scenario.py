@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from trimtab.language import Filter, Publication
-from trimtab.network.client import Client
-from trimtab.network.local_network import Network
-from trimtab.network.subscription import Subscription
+from trimtab.network.admin.local_network import Network
+from trimtab.network.client.client import Client
+from trimtab.network.client.subscription import Subscription
 from trimtab.protocol.effects import Deliver
-from trimtab.simulation.run import ScenarioRun
-from trimtab.simulation.scenario import (
+from trimtab.simulation.scenarios.run import ScenarioRun
+from trimtab.simulation.scenarios.scenario import (
     PublisherPart,
     PublishPart,
     Scenario,

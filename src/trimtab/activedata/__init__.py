@@ -2,9 +2,9 @@
 
 from trimtab.activedata.active import ActiveData, Answer
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError, StorageError
-from trimtab.activedata.feeds import FeedAnswer
-from trimtab.activedata.results import Result
-from trimtab.activedata.spark import SparkSettings
+from trimtab.activedata.execution.spark import SparkSettings
+from trimtab.activedata.feeds.feeds import FeedAnswer
+from trimtab.activedata.storage.results import Result
 
 __all__ = [
     "ActiveData",

@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from trimtab.activedata.catalog_entries import BrokerEntry, ChannelEntry, DatasetEntry, FeedEntry, SubscriptionEntry
-from trimtab.activedata.channel_queries import Dataset, compile_channel
-from trimtab.activedata.datasets import StoredDataset
-from trimtab.activedata.dead_letters import DeadLetter
-from trimtab.activedata.definitions import check_arguments, check_body
-from trimtab.activedata.engine import Engine, RunningChannel
-from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
-from trimtab.activedata.feeds import FeedAnswer, Feeds
-from trimtab.activedata.fields import Scalar, ValueMistake
-from trimtab.activedata.overlay_feed import OverlayAdapter
-from trimtab.activedata.publishing import Publishing, announcement
-from trimtab.activedata.rates import WINDOW_S, SubscriptionRate, measured_rates
-from trimtab.activedata.results import Result
-from trimtab.activedata.spark import SparkSettings
-from trimtab.activedata.spark_errors import placed_error
-from trimtab.activedata.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
-from trimtab.activedata.statements import (
+from trimtab.activedata.definitions.checks import check_arguments, check_body
+from trimtab.activedata.definitions.fields import Scalar, ValueMistake
+from trimtab.activedata.definitions.statements import (
     CreateBroker,
     CreateChannel,
     CreateDataset,
@@ -43,7 +29,27 @@ from trimtab.activedata.statements import (
     Unsubscribe,
     parse_statements,
 )
-from trimtab.activedata.stored_data import StoredData
+from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
+from trimtab.activedata.execution.channel_queries import Dataset, compile_channel
+from trimtab.activedata.execution.engine import Engine, RunningChannel
+from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
+from trimtab.activedata.execution.spark import SparkSettings
+from trimtab.activedata.execution.spark_errors import placed_error
+from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
+from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
+from trimtab.activedata.feeds.overlay_feed import OverlayAdapter
+from trimtab.activedata.sinks.publishing import Publishing, announcement
+from trimtab.activedata.storage.catalog_entries import (
+    BrokerEntry,
+    ChannelEntry,
+    DatasetEntry,
+    FeedEntry,
+    SubscriptionEntry,
+)
+from trimtab.activedata.storage.datasets import StoredDataset
+from trimtab.activedata.storage.dead_letters import DeadLetter
+from trimtab.activedata.storage.results import Result
+from trimtab.activedata.storage.stored_data import StoredData
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -423,6 +429,6 @@ def _position(placed: Placed) -> int:
 
 
 def _words(query: str) -> list[str]:
-    from trimtab.activedata.tokens import split_tokens
+    from trimtab.activedata.definitions.tokens import split_tokens
 
     return [token.text.strip("`") for token in split_tokens(query) if token.kind in ("word", "quoted")]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trimtab.language import Filter
-from trimtab.load.agents import (
+from trimtab.load.indices import LoadIndices
+from trimtab.policies.api import (
     Action,
     Agent,
     AgentEvent,
@@ -34,7 +35,7 @@ from trimtab.load.agents import (
     Way,
     Woken,
 )
-from trimtab.load.indices import LoadIndices
+from trimtab.policies.relocation.tags import TRACE_MARK
 from trimtab.protocol.effects import Effect, Record
 from trimtab.protocol.frames import Sendable
 from trimtab.protocol.link import Link, LinkConfig
@@ -47,7 +48,6 @@ from trimtab.protocol.messages import (
     Subscribe,
     Unsubscribe,
 )
-from trimtab.relocation.tags import TRACE_MARK
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker

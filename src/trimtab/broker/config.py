@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from trimtab.broker.flow.rate_limits import ProtectionConfig
 from trimtab.broker.meters import MeterConfig
-from trimtab.broker.protection import ProtectionConfig
+from trimtab.broker.replication.config import PROTOCOLS, ReplicationConfig
 from trimtab.protocol.frames import Order
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import VERSION, VERSION_MIN
-from trimtab.replication.config import PROTOCOLS, ReplicationConfig
 
 Acknowledges: TypeAlias = Literal["received", "safe", "durable"]
 SlowPolicy: TypeAlias = Literal["block", "drop-oldest", "disconnect"]

@@ -1,11 +1,11 @@
 """A broker without its sockets. One publication's way stands in this file from top to bottom:
 
-    Received -> input queue -> Step -> stages -> matching (routing.py) -> output queues (links) -> take_frame
+    Received -> input queue -> Step -> stages -> matching (tables.py) -> output queues (links) -> take_frame
 
 Between the input queue and matching stand the stages that are in force, in this order: what must wait for the end of an
 earlier stream of its publisher (streams.py), what is retained until it is handed on or on disk (safe.py, durable.py),
-and those of the protocols that do not wait for a takeover and of assistants (late.py, assistance.py). Mostly there are
-none. What may have come out of order is put in order before (divisions.py).
+and those of the protocols that do not wait for a takeover and of assistants (late_subscriptions.py, assistance.py).
+Mostly there are none. What may have come out of order is put in order before (divisions.py).
 
 The world decides when a step is done (at once, or after the modelled matching delay) and when a frame may leave (when
 the transport has room, or the modelled bandwidth). The broker reads no clock: every call is told the time.
@@ -18,32 +18,35 @@ from itertools import chain
 
 import msgspec
 
-from trimtab.broker.admission import Admission
 from trimtab.broker.agents import Agents
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.draining import Draining, objection_to_draining
-from trimtab.broker.durable import DurableDelivery
-from trimtab.broker.gaps import DroppingLink, Gaps
-from trimtab.broker.gatekeeper import Gatekeeper
-from trimtab.broker.input_queues import InputQueues
-from trimtab.broker.interests import Interests
+from trimtab.broker.flow.input_queues import InputQueues
+from trimtab.broker.flow.throttle import Gatekeeper
 from trimtab.broker.meters import Meters
-from trimtab.broker.moves import Moves
+from trimtab.broker.moves.admission import Admission
+from trimtab.broker.moves.streams import Held
+from trimtab.broker.moves.transitions import Moves
 from trimtab.broker.observer import BrokerObserver
 from trimtab.broker.peers import NEVER_S, Counters, Peer, Watch
-from trimtab.broker.reach import Reach
-from trimtab.broker.records import Records
-from trimtab.broker.replacement import Replacement
-from trimtab.broker.routing import RoutingTables
-from trimtab.broker.safe import SafeDelivery
+from trimtab.broker.policy_change import succeed
+from trimtab.broker.replication.client_records import Records
+from trimtab.broker.replication.durable import DurableDelivery
+from trimtab.broker.replication.gaps import DroppingLink, Gaps
+from trimtab.broker.replication.replacement import Replacement
+from trimtab.broker.replication.retention import Item
+from trimtab.broker.replication.safe import SafeDelivery
+from trimtab.broker.replication.scheduling import ScheduledQueue
+from trimtab.broker.replication.takeover import Takeover
+from trimtab.broker.routing.interests import Interests
+from trimtab.broker.routing.tables import RoutingTables
+from trimtab.broker.routing.topology import Reach
 from trimtab.broker.sessions import Sessions
 from trimtab.broker.stages import Stage
-from trimtab.broker.streams import Held
-from trimtab.broker.succession import succeed
-from trimtab.broker.takeover import Takeover
 from trimtab.language import Filter
-from trimtab.load.agents import (
+from trimtab.load.indices import LoadIndices
+from trimtab.policies.api import (
     Agent,
     AgentEvent,
     AgentReport,
@@ -51,7 +54,6 @@ from trimtab.load.agents import (
     Place,
     RoundTripsTold,
 )
-from trimtab.load.indices import LoadIndices
 from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import (
@@ -116,8 +118,6 @@ from trimtab.protocol.messages import (
     one_hop_further,
 )
 from trimtab.protocol.versions import is_known
-from trimtab.replication.retention import Item
-from trimtab.replication.scheduling import ScheduledQueue
 
 
 class Broker:

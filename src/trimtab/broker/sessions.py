@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trimtab.broker.input_queues import InputQueues
+from trimtab.broker.flow.input_queues import InputQueues
 from trimtab.broker.peers import Peer, Watch
-from trimtab.load.agents import ClientStayed, NeighboursChanged
+from trimtab.broker.replication.retention import RetainingLink
+from trimtab.policies.api import ClientStayed, NeighboursChanged
 from trimtab.protocol.channels import is_stream
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.frames import Hello, Role, Sendable, version_problem
 from trimtab.protocol.messages import VERSION, ClientRecord, Gone, Members
 from trimtab.protocol.versions import common_version, known
-from trimtab.replication.retention import RetainingLink
 
 if TYPE_CHECKING:
     from trimtab.broker.core import Broker

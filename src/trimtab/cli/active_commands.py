@@ -64,10 +64,10 @@ def start(  # noqa: PLR0917 (each one is an option)
 
     from trimtab.activedata.active import ActiveData
     from trimtab.activedata.errors import ActiveDataError
-    from trimtab.activedata.service import Service
-    from trimtab.activedata.spark import LOCAL_MASTER, SparkSettings
+    from trimtab.activedata.execution.spark import LOCAL_MASTER, SparkSettings
+    from trimtab.activedata.service.http import Service
     from trimtab.cli.overlay import Overlay
-    from trimtab.network.life import Life
+    from trimtab.network.failover.process_identity import Life
 
     companion = None if stop_with is None else Life.of_process(stop_with)
     host, port = _host_and_port(listen)
@@ -107,8 +107,8 @@ def run(
     Example:
       trimtab active run examples/emergency.sql
     """
+    from trimtab.activedata.definitions.statements import parse_statements
     from trimtab.activedata.errors import StatementError
-    from trimtab.activedata.statements import parse_statements
 
     name = "standard input" if file == STDIN else file
     try:
@@ -212,7 +212,7 @@ def status(at: AtOption = LISTEN, as_json: JsonOption = False) -> None:
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
-    from trimtab.network.address import Address
+    from trimtab.network.links.address import Address
 
     try:
         address = Address.parse(text)

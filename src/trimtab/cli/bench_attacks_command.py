@@ -10,7 +10,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.bench_attacks import AttackFigures
+    from trimtab.lab.bench.attacks import AttackFigures
 
 
 def bench_attacks(
@@ -37,11 +37,11 @@ def bench_attacks(
     """
     import msgspec
 
-    from trimtab.network.client import ClientError
-    from trimtab.network.local_network import NetworkError
+    from trimtab.network.admin.local_network import NetworkError
+    from trimtab.network.client.client import ClientError
 
     try:
-        from trimtab.lab.bench_attacks import KINDS, measure_attacks
+        from trimtab.lab.bench.attacks import KINDS, measure_attacks
     except ModuleNotFoundError as error:
         refuse(f"this benchmark needs {error.name}: pip install 'trimtab[lab]'")
 

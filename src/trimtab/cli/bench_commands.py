@@ -20,8 +20,8 @@ from trimtab.cli.input_lines import printable, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trimtab.lab.bench_match import MatchFigures, Report, WorkloadFigures
-    from trimtab.lab.match_goals import Goal
+    from trimtab.lab.bench.match import MatchFigures, Report, WorkloadFigures
+    from trimtab.lab.bench.match_goals import Goal
 
 _FILE_WIDTH: Final = 120
 """Columns of the tables where there is no terminal to ask."""
@@ -71,10 +71,10 @@ def bench_match(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab bench match --workload ranges --filters 10000
     """
-    from trimtab.lab.bench_match import MatchBench, MissingLibraryError, run_match_bench
-    from trimtab.lab.bench_workloads import WorkloadName
-    from trimtab.lab.match_goals import judge
-    from trimtab.lab.matching_memory import MeasurementError
+    from trimtab.lab.bench.match import MatchBench, MissingLibraryError, run_match_bench
+    from trimtab.lab.bench.match_goals import judge
+    from trimtab.lab.bench.matching_memory import MeasurementError
+    from trimtab.lab.bench.workloads import WorkloadName
     from trimtab.simulation.workloads.quotes import QuotesError
 
     bench = MatchBench(
@@ -120,7 +120,7 @@ def bench_sim(
     """
     import msgspec
 
-    from trimtab.lab.bench_sim import measure
+    from trimtab.lab.bench.sim import measure
 
     measured = []
     for figures in measure(duration_s):
@@ -154,8 +154,8 @@ def bench_active(
     import msgspec
 
     from trimtab.activedata.errors import ActiveDataError
-    from trimtab.lab.active_goals import judge
-    from trimtab.lab.bench_active import ActiveBench, run_active_bench
+    from trimtab.lab.bench.active import ActiveBench, run_active_bench
+    from trimtab.lab.bench.active_goals import judge
 
     bench = ActiveBench(seed=seed, many_count=20_000, latency_s=5.0, idle_s=3.0) if quick else ActiveBench(seed=seed)
     try:
@@ -202,9 +202,9 @@ def bench_plane(
     import msgspec
 
     from trimtab.cli.bench_plane_tables import print_plane_tables
-    from trimtab.lab.bench_plane import PEERS, QUICK, PlaneBench, run_plane_bench
-    from trimtab.lab.matching_memory import MeasurementError
-    from trimtab.lab.plane_goals import judge
+    from trimtab.lab.bench.matching_memory import MeasurementError
+    from trimtab.lab.bench.plane.goals import judge
+    from trimtab.lab.bench.plane.plane import PEERS, QUICK, PlaneBench, run_plane_bench
 
     peers = tuple(name.strip() for name in against.split(",") if name.strip())
     for name in peers:
@@ -264,7 +264,7 @@ def bench_failover(  # noqa: PLR0917 (each one is an option)
     """
     import msgspec
 
-    from trimtab.lab.bench_failover import FailoverBench, run_failover_bench
+    from trimtab.lab.bench.failover import FailoverBench, run_failover_bench
 
     bench = FailoverBench(
         kills, publications, rate, seed, acknowledges, provisioner=provisioner, moves_every_s=moves_every
@@ -324,7 +324,7 @@ def _print_tables(figures: MatchFigures, goals: list[Goal]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from trimtab.lab.match_goals import FILTERS_COUNT
+    from trimtab.lab.bench.match_goals import FILTERS_COUNT
 
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
@@ -431,7 +431,7 @@ def bench_multistage(
     import msgspec
 
     try:
-        from trimtab.lab.bench_multistage import PlanFigures, measure
+        from trimtab.lab.bench.multistage import PlanFigures, measure
     except ModuleNotFoundError as error:
         refuse(f"this benchmark needs {error.name}: pip install 'trimtab[lab]'")
 

@@ -12,7 +12,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.bench_durable import DurableReport
+    from trimtab.lab.bench.durable import DurableReport
 
 _FILE_WIDTH: Final = 140
 
@@ -38,8 +38,8 @@ def bench_durable(
     """
     import msgspec
 
-    from trimtab.lab.bench_durable import QUICK, DurableBench, run_durable_bench
-    from trimtab.lab.matching_memory import MeasurementError
+    from trimtab.lab.bench.durable import QUICK, DurableBench, run_durable_bench
+    from trimtab.lab.bench.matching_memory import MeasurementError
 
     if folder and not Path(folder).is_dir():
         refuse(f"--disk: {folder} is no folder")

@@ -13,8 +13,8 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.nemesis.run import NemesisBench
-    from trimtab.lab.nemesis.schedule import BrokerKind
+    from trimtab.lab.bench.nemesis.run import NemesisBench
+    from trimtab.lab.bench.nemesis.schedule import BrokerKind
 
 
 def bench_nemesis(  # noqa: PLR0917 (each one is an option)
@@ -62,8 +62,8 @@ def bench_nemesis(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab bench nemesis --minutes 3 --level durable --seed 7
     """
-    from trimtab.lab.nemesis.run import NemesisBench
-    from trimtab.lab.nemesis.schedule import USUAL_KINDS
+    from trimtab.lab.bench.nemesis.run import NemesisBench
+    from trimtab.lab.bench.nemesis.schedule import USUAL_KINDS
 
     if damage and level != "durable":
         refuse(f"--damage is for --level durable: at {level} brokers have no log")
@@ -96,9 +96,9 @@ def bench_nemesis(  # noqa: PLR0917 (each one is an option)
 def _run(bench: NemesisBench, folder: Path, as_json: bool) -> None:
     import msgspec
 
-    from trimtab.lab.nemesis.report import lines
-    from trimtab.lab.nemesis.run import run_nemesis
-    from trimtab.network.local_network import NetworkError
+    from trimtab.lab.bench.nemesis.report import lines
+    from trimtab.lab.bench.nemesis.run import run_nemesis
+    from trimtab.network.admin.local_network import NetworkError
 
     try:
         outcome = run_nemesis(bench, folder, lambda text: print(printable(text), file=sys.stderr, flush=True))

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from trimtab.lab.bench_plane import PlaneReport
-    from trimtab.lab.plane_goals import PlaneGoal
+    from trimtab.lab.bench.plane.goals import PlaneGoal
+    from trimtab.lab.bench.plane.plane import PlaneReport
 
 
 def print_plane_tables(report: PlaneReport, goals: Sequence[PlaneGoal], width: int | None) -> None:

@@ -28,7 +28,7 @@ def bench_report(
     from trimtab.protocol.records import RecordsError
 
     try:
-        from trimtab.lab.bench_report import measure_report
+        from trimtab.lab.bench.report import measure_report
 
         figures = measure_report(rows)
     except ModuleNotFoundError as error:

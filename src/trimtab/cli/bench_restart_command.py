@@ -35,8 +35,8 @@ def bench_restart(
     """
     import msgspec
 
-    from trimtab.lab.bench_restart import RestartBench, run_restart_bench
-    from trimtab.network.rolling_restart import RestartProblem
+    from trimtab.lab.bench.restart import RestartBench, run_restart_bench
+    from trimtab.network.admin.rolling_restart import RestartProblem
 
     try:
         figures = run_restart_bench(RestartBench(rate, acknowledges, by, rest), lambda step: None)

@@ -13,7 +13,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.coordination_runs import GridSummary
+    from trimtab.lab.studies.coordination_runs import GridSummary
     from trimtab.simulation.coordination.world import CoordinationSummary
 
 
@@ -32,11 +32,11 @@ def run_coordination_and_tell(  # noqa: PLR0917 (what a run is made of)
 
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.coordination.scenario import grid_of, parse_coordination
-    from trimtab.simulation.scenario import ScenarioError
+    from trimtab.simulation.scenarios.scenario import ScenarioError
 
     try:
-        from trimtab.lab.coordination_runs import GridSummary, run_all
-        from trimtab.lab.summary_files import write_summary
+        from trimtab.lab.studies.coordination_runs import GridSummary, run_all
+        from trimtab.lab.studies.summary_files import write_summary
     except ModuleNotFoundError as error:
         refuse(f"this scenario needs {error.name}: pip install 'trimtab[lab]'")
 

@@ -52,11 +52,11 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
 
     import msgspec
 
-    from trimtab.balancing.multistage.config import BALANCINGS, PLACEMENTS, CoordinatorConfig, MultistageConfig
-    from trimtab.broker.policies import COORDINATOR_NAME
-    from trimtab.network.address import Address
-    from trimtab.network.broker_process import serve
+    from trimtab.network.links.address import Address
     from trimtab.network.network_file import BrokerEntry, LinkEntry
+    from trimtab.network.server.broker_process import serve
+    from trimtab.policies.multistage.config import BALANCINGS, PLACEMENTS, CoordinatorConfig, MultistageConfig
+    from trimtab.policies.registry import COORDINATOR_NAME
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]

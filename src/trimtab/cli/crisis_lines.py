@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trimtab.simulation.attacks import AttackSummary
-from trimtab.simulation.crisis_watch import CrisisSummary
+from trimtab.simulation.faults.attacks import AttackSummary
+from trimtab.simulation.scenarios.crisis_watch import CrisisSummary
 
 
 def crisis_lines(crisis: CrisisSummary) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.demonstration import Demonstration, DemoOptions, DemoSummary
+    from trimtab.operations.demonstration.demonstration import Demonstration, DemoOptions, DemoSummary
 
 REFRESH_EVERY_S: Final = 0.5
 LINE_EVERY_S: Final = 5.0
@@ -47,7 +47,7 @@ def demo(  # noqa: PLR0917 (each one is an option)
     import msgspec
 
     try:
-        from trimtab.lab.demonstration import DemoOptions
+        from trimtab.operations.demonstration.demonstration import DemoOptions
     except ModuleNotFoundError as error:
         refuse(f"the demonstration needs {error.name}: pip install 'trimtab[active,lab]' brings everything for it")
 
@@ -94,10 +94,10 @@ def _make_folder(out: Path) -> None:
 
 def _run(options: DemoOptions, *, as_json: bool) -> int:
     from trimtab.cli.stop_signals import StopSignals
-    from trimtab.lab.demonstration import Demonstration, Stopped
-    from trimtab.network.client import ClientError
-    from trimtab.network.local_network import NetworkError
+    from trimtab.network.admin.local_network import NetworkError
+    from trimtab.network.client.client import ClientError
     from trimtab.network.loops import run
+    from trimtab.operations.demonstration.demonstration import Demonstration, Stopped
     from trimtab.protocol.records import RecordsError
 
     stop = StopSignals.installed()
@@ -158,7 +158,7 @@ def _tell(options: DemoOptions, summary: DemoSummary, demonstration: Demonstrati
 
 def _report(options: DemoOptions, lines: list[str], demonstration: Demonstration) -> str:
     """Draw and write the page; where it is, or why there is none."""
-    from trimtab.lab.demonstration_report import write_demo_report
+    from trimtab.lab.reports.demonstration import write_demo_report
 
     if demonstration.records is None:
         return "none, because records need pyarrow: pip install 'trimtab[lab]'"

@@ -13,7 +13,7 @@ from rich.text import Text
 from trimtab.cli.input_lines import printable
 
 if TYPE_CHECKING:
-    from trimtab.lab.demonstration import Demonstration, DemoSummary
+    from trimtab.operations.demonstration.demonstration import Demonstration, DemoSummary
     from trimtab.protocol.frames import BrokerStatus
 
 BAR_CHARS_COUNT: Final = 14

@@ -11,7 +11,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.network.address import Address
+    from trimtab.network.links.address import Address
     from trimtab.network.network_file import NetworkPlan
     from trimtab.protocol.frames import BrokerStatus, DrainRequest, DrainStatus
 
@@ -97,7 +97,7 @@ def drain(  # noqa: PLR0917 (each one is an option)
 
 
 async def _cancel(plan: NetworkPlan, broker: str) -> None:
-    from trimtab.network.whereabouts import find
+    from trimtab.network.admin.whereabouts import find
     from trimtab.protocol.frames import DrainRequest
 
     address, status = await find(plan, broker)
@@ -118,8 +118,8 @@ async def _drain(
     """Have a broker leave; returns how many clients have moved and how long it took, or raises why it has not left."""
     import asyncio
 
+    from trimtab.network.admin.whereabouts import find, status_at
     from trimtab.network.clock import now_s
-    from trimtab.network.whereabouts import find, status_at
     from trimtab.protocol.frames import DrainRequest
 
     began_s = now_s()
@@ -152,7 +152,7 @@ async def _drain(
 
 async def _targets(plan: NetworkPlan, status: BrokerStatus, chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Where clients are to go: brokers that run and are not drained themselves, those with the fewest clients first."""
-    from trimtab.network.local_network import ask_all
+    from trimtab.network.admin.local_network import ask_all
 
     others = {name: each for name, each in (await ask_all(plan)).items() if name != status.name}
     silent = [name for name in chosen if others[name] is None]
@@ -175,7 +175,7 @@ async def _targets(plan: NetworkPlan, status: BrokerStatus, chosen: tuple[str, .
 
 
 async def _ask(address: Address, broker: str, request: DrainRequest) -> None:
-    from trimtab.network.status import ask_drain
+    from trimtab.network.admin.status import ask_drain
 
     try:
         reply = await ask_drain(address, request)
@@ -189,7 +189,7 @@ async def _ask(address: Address, broker: str, request: DrainRequest) -> None:
 
 async def _is_forgotten(plan: NetworkPlan, broker: str, before: BrokerStatus) -> bool:
     """Whether the broker has left, as its neighbours see it, and is not only away."""
-    from trimtab.network.whereabouts import find
+    from trimtab.network.admin.whereabouts import find
 
     neighbours = [peer.name for peer in before.peers if peer.role == "broker"]
     for name in neighbours:

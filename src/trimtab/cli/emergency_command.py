@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from trimtab.balancing.multistage.config import BALANCINGS, PLACEMENTS
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.policies.multistage.config import BALANCINGS, PLACEMENTS
 
 _NAME: Final = "bad-emergency"
 _SETTINGS: Final = {"placement": PLACEMENTS, "policy": BALANCINGS}
@@ -43,8 +43,8 @@ def scenario(  # noqa: PLR0917 (each one is an option)
     from rich.progress import Progress
 
     from trimtab.activedata.errors import ActiveDataError
-    from trimtab.lab.emergency_run import EmergencyError, EmergencyOptions, lines, run_emergency
-    from trimtab.lab.own_process import OwnProcessError
+    from trimtab.operations.emergency.run import EmergencyError, EmergencyOptions, lines, run_emergency
+    from trimtab.operations.own_process import OwnProcessError
 
     if name != _NAME:
         refuse(f"there is no scenario {name}; there is {_NAME}")

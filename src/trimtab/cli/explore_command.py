@@ -11,9 +11,9 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.simulation.bugs import Bug
     from trimtab.simulation.explore.cases import Case
     from trimtab.simulation.explore.search import Exploration
+    from trimtab.simulation.fuzz.bugs.core_bugs import Bug
 
 
 def sim_explore(  # noqa: PLR0917 (options of a command)
@@ -70,8 +70,8 @@ def sim_explore(  # noqa: PLR0917 (options of a command)
 
 
 def _bug_named(name: str) -> Bug:
-    from trimtab.simulation.bugs import BUGS, bug_named
-    from trimtab.simulation.replication_bugs import REPLICATION_BUGS
+    from trimtab.simulation.fuzz.bugs.core_bugs import BUGS, bug_named
+    from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
 
     try:
         return bug_named(name, (*BUGS, *REPLICATION_BUGS))

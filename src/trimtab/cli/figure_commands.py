@@ -27,14 +27,14 @@ def figures(
       trimtab sim run padres-local --out results --deliveries-one-in 20
       trimtab figures results
     """
-    from trimtab.lab.coordination_figures import draw_grid
-    from trimtab.lab.coordination_runs import read_grid_summary
-    from trimtab.lab.crisis_figures import draw_crisis, read_crisis
-    from trimtab.lab.figures import draw_run
-    from trimtab.lab.relocation_figures import draw_relocation
-    from trimtab.lab.relocation_runs import read_relocation_grid
-    from trimtab.lab.study_figures import draw_study
-    from trimtab.lab.study_runs import read_study_summary
+    from trimtab.lab.figures.coordination_figures import draw_grid
+    from trimtab.lab.figures.crisis_figures import draw_crisis, read_crisis
+    from trimtab.lab.figures.padres_figures import draw_run
+    from trimtab.lab.figures.relocation_figures import draw_relocation
+    from trimtab.lab.figures.study_figures import draw_study
+    from trimtab.lab.studies.coordination_runs import read_grid_summary
+    from trimtab.lab.studies.relocation_runs import read_relocation_grid
+    from trimtab.lab.studies.study_runs import read_study_summary
     from trimtab.protocol.records import RecordsError
 
     source = Path(folder)

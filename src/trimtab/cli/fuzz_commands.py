@@ -13,10 +13,10 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.simulation.bugs import Bug
-    from trimtab.simulation.fuzz import BugReport, Draw, FuzzReport
-    from trimtab.simulation.fuzz_findings import Finding
-    from trimtab.simulation.fuzz_run import RunReport
+    from trimtab.simulation.fuzz.bugs.core_bugs import Bug
+    from trimtab.simulation.fuzz.findings import Finding
+    from trimtab.simulation.fuzz.fuzz import BugReport, Draw, FuzzReport
+    from trimtab.simulation.fuzz.run import RunReport
 
     _Kept: TypeAlias = tuple[Finding, Path]
 
@@ -55,11 +55,11 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
       trimtab sim fuzz --runs 500 --with replication --jobs 0
       trimtab sim fuzz --plan build/fuzz/replication-17.json
     """
-    from trimtab.simulation.bugs import BUGS, bug_named
-    from trimtab.simulation.fuzz import fuzz, fuzz_bug
-    from trimtab.simulation.fuzz_everything import draw_plan_with_replication
-    from trimtab.simulation.fuzz_plans import draw_plan
-    from trimtab.simulation.replication_bugs import REPLICATION_BUGS
+    from trimtab.simulation.fuzz.bugs.core_bugs import BUGS, bug_named
+    from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
+    from trimtab.simulation.fuzz.full_plans import draw_plan_with_replication
+    from trimtab.simulation.fuzz.fuzz import fuzz, fuzz_bug
+    from trimtab.simulation.fuzz.plans import draw_plan
 
     if plan is not None:
         _run_kept(plan, as_json)
@@ -103,8 +103,8 @@ def sim_fuzz(  # noqa: PLR0917 (options of a command)
 
 def _keep(report: FuzzReport, draw: Draw, with_: str, bug: Bug | None, out: Path, *, shrinks: bool) -> list[_Kept]:
     """Shrink what failed, and keep it."""
-    from trimtab.simulation.fuzz_endless import finding_of
-    from trimtab.simulation.fuzz_findings import write_finding
+    from trimtab.simulation.fuzz.endless import finding_of
+    from trimtab.simulation.fuzz.findings import write_finding
 
     kept: list[_Kept] = []
     for failure in report.failures[:FINDINGS_MAX_COUNT]:
@@ -117,10 +117,10 @@ def _run_kept(path: Path, as_json: bool) -> NoReturn:
     """Run a plan from a file, with the deliberate bug that it was found with."""
     import msgspec
 
-    from trimtab.simulation.bugs import BUGS, bug_named
-    from trimtab.simulation.fuzz import run_with_bug
-    from trimtab.simulation.fuzz_findings import FindingError, plan_lines, read_finding
-    from trimtab.simulation.replication_bugs import REPLICATION_BUGS
+    from trimtab.simulation.fuzz.bugs.core_bugs import BUGS, bug_named
+    from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
+    from trimtab.simulation.fuzz.findings import FindingError, plan_lines, read_finding
+    from trimtab.simulation.fuzz.fuzz import run_with_bug
 
     try:
         finding = read_finding(path)
@@ -141,7 +141,7 @@ def _run_kept(path: Path, as_json: bool) -> NoReturn:
 
 
 def _fuzz_endlessly(draw: Draw, with_: str, bug: Bug | None, jobs_count: int, out: Path, *, shrinks: bool) -> NoReturn:
-    from trimtab.simulation.fuzz_endless import Endless
+    from trimtab.simulation.fuzz.endless import Endless
 
     endless = Endless(draw, with_, bug, shrinks=shrinks, folder=out, say=lambda line: typer.echo(printable(line)))
     typer.echo(f"{jobs_count} processes; Ctrl-C ends; violations are kept in {out}")
@@ -209,7 +209,7 @@ def _print_fuzz(report: FuzzReport, suffix: str, kept: list[_Kept]) -> None:
 
 
 def _print_finding(finding: Finding, path: Path) -> None:
-    from trimtab.simulation.fuzz_findings import plan_lines
+    from trimtab.simulation.fuzz.findings import plan_lines
 
     typer.echo(f"the plan, as small as was found; run it: trimtab sim fuzz --plan {path}")
     for violation in finding.violations[:2]:

@@ -25,9 +25,9 @@ def run_grid_and_tell(
     as_json: bool,
 ) -> None:
     """Run a grid, which tells of each run that is over, and print its table; exit code 1 if a run broke a promise."""
-    from trimtab.lab.summary_files import write_summary
+    from trimtab.lab.studies.summary_files import write_summary
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenario import ScenarioError
+    from trimtab.simulation.scenarios.scenario import ScenarioError
 
     def on_run(each: Any, done_count: int, all_count: int) -> None:
         typer.echo(f"{done_count} of {all_count}: {said(each)}, seed {each.seed} ({each.cpu_s:.1f} s of CPU)", err=True)

@@ -12,7 +12,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.any_run import RunResult
+    from trimtab.lab.studies.any_run import RunResult
 
 app = typer.Typer(help="Experiments on Spark: all runs of a study, on all cores or on a cluster.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def lab_list() -> None:
     Example:
       trimtab lab list
     """
-    from trimtab.lab.lab_studies import jobs_of, read_lab_study, shipped_lab_studies
+    from trimtab.lab.studies.studies import jobs_of, read_lab_study, shipped_lab_studies
 
     for name in shipped_lab_studies():
         study = read_lab_study(name)
@@ -58,10 +58,10 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
       trimtab lab run stock-small --set duration_s=60
     """
     from trimtab.activedata.errors import ActiveDataError
-    from trimtab.lab.lab_studies import jobs_of, read_lab_study
-    from trimtab.lab.sweep import run_sweep
+    from trimtab.lab.studies.studies import jobs_of, read_lab_study
+    from trimtab.lab.studies.sweep import run_sweep
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenario import ScenarioError
+    from trimtab.simulation.scenarios.scenario import ScenarioError
 
     overrides = _overrides(settings)
     wanted_seeds = range(seed, seed + seeds)
@@ -111,10 +111,10 @@ def lab_report(
     import msgspec
 
     from trimtab.activedata.errors import ActiveDataError
-    from trimtab.lab.claims_files import parse_claims, shipped_claims
-    from trimtab.lab.report import write_report
+    from trimtab.lab.reports.report import write_report
+    from trimtab.lab.studies.claims import parse_claims, shipped_claims
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenario import ScenarioError
+    from trimtab.simulation.scenarios.scenario import ScenarioError
 
     try:
         wanted = [parse_claims(_text_of(name), name) for name in claims or []] or shipped_claims()
@@ -149,7 +149,7 @@ def lab_all(
     Example:
       trimtab lab all --out results
     """
-    from trimtab.lab.lab_studies import shipped_lab_studies
+    from trimtab.lab.studies.studies import shipped_lab_studies
 
     exit_code = 0
     try:
@@ -190,11 +190,11 @@ def lab_compare(  # noqa: PLR0917 (each one is an option)
     import msgspec
 
     from trimtab.activedata.errors import ActiveDataError
-    from trimtab.lab.comparison import compare, draw_comparison
-    from trimtab.lab.lab_studies import LabStudy, RunsPart, jobs_of
-    from trimtab.lab.sweep import run_sweep
+    from trimtab.lab.studies.comparison import compare, draw_comparison
+    from trimtab.lab.studies.studies import LabStudy, RunsPart, jobs_of
+    from trimtab.lab.studies.sweep import run_sweep
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenario import ScenarioError
+    from trimtab.simulation.scenarios.scenario import ScenarioError
 
     wanted = [*(name.strip() for name in policies.split(",") if name.strip()), *(own or [])]
     study = LabStudy([RunsPart(scenario, vary={"policy": list(dict.fromkeys(wanted))})], name=Path(scenario).stem)

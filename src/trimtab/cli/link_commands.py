@@ -71,7 +71,7 @@ def _entries(path: str, first: str, second: str) -> tuple[BrokerEntry, BrokerEnt
 def _ask(broker: BrokerEntry, change: Literal["add", "remove"], neighbour: str, address: str = "") -> LinkReply:
     import asyncio
 
-    from trimtab.network.status import ask_link
+    from trimtab.network.admin.status import ask_link
     from trimtab.protocol.frames import LinkRequest
 
     try:

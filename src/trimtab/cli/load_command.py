@@ -11,8 +11,8 @@ from trimtab.cli.input_lines import refuse
 from trimtab.cli.network_commands import JsonOption, NetworkArgument, RecordsOption, plan_of, record_files, run_client
 
 if TYPE_CHECKING:
-    from trimtab.lab.load_report import LoadReport, LoadSecond
     from trimtab.network.network_file import NetworkPlan
+    from trimtab.operations.load.load_report import LoadReport, LoadSecond
 
 
 def load(  # noqa: PLR0917 (each one is an option)
@@ -45,8 +45,8 @@ def load(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab load examples/hotspot.toml --subscribers 200 --broker B1 --for 120
     """
-    from trimtab.lab.live_load import LoadRun
-    from trimtab.lab.load_report import LoadOptions
+    from trimtab.operations.load.live_load import LoadRun
+    from trimtab.operations.load.load_report import LoadOptions
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]

@@ -10,7 +10,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.network.log_verification import FileReport, LogReport
+    from trimtab.network.server.log_verification import FileReport, LogReport
 
 app = typer.Typer(help="Look after what durable brokers have on disk.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -37,7 +37,7 @@ def log_verify(
     import msgspec
 
     from trimtab.broker.log.log_contents import PublicationLogError
-    from trimtab.network.log_verification import verify
+    from trimtab.network.server.log_verification import verify
 
     try:
         reports = verify(Path(folder))

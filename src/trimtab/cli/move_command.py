@@ -49,7 +49,7 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str
     """Why the client has not moved, empty if it has."""
     import asyncio
 
-    from trimtab.network.status import ask_move
+    from trimtab.network.admin.status import ask_move
     from trimtab.protocol.frames import MoveRequest
 
     found = await asyncio.gather(*[_serves(entry, client) for entry in plan.brokers])
@@ -72,7 +72,7 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str
 
 async def _serves(entry: BrokerEntry, client: str) -> bool | None:
     """Whether a broker serves a client, None if it does not answer."""
-    from trimtab.network.status import ask_status
+    from trimtab.network.admin.status import ask_status
 
     try:
         status = await ask_status(entry.listen)

@@ -16,9 +16,9 @@ import typer
 
 from trimtab.cli.input_lines import STDIN, parse_lines, printable
 from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
-from trimtab.network.client import Client
+from trimtab.network.client.client import Client
+from trimtab.network.client.subscription import Delivery, Subscription
 from trimtab.network.clock import now_s
-from trimtab.network.subscription import Delivery, Subscription
 from trimtab.protocol.effects import GapNotice
 from trimtab.protocol.messages import WireValue
 from trimtab.protocol.records import DeliveryRecord, GapRecord, Recorder

@@ -21,11 +21,11 @@ from trimtab.protocol.channels import STREAM_MARK, is_stream, parse_channel
 from trimtab.protocol.messages import WireValue
 
 if TYPE_CHECKING:
-    from trimtab.lab.record_files import RecordFiles
-    from trimtab.network.address import Address
-    from trimtab.network.ending import Ending
+    from trimtab.network.failover.replication_settings import ReplicaOrder
+    from trimtab.network.links.address import Address
     from trimtab.network.network_file import NetworkPlan
-    from trimtab.network.replication_settings import ReplicaOrder
+    from trimtab.network.server.ending import Ending
+    from trimtab.records.files import RecordFiles
 
 WRITE_RECORDS_AFTER_S: Final = 5.0
 """While a process runs, its records can be read so long after they were made."""
@@ -100,9 +100,9 @@ def broker(  # noqa: PLR0917 (each one is an option)
     import logging
 
     from trimtab.cli.process_end import serve_to_the_end
-    from trimtab.network.broker_process import SecondReplicaError, serve
-    from trimtab.network.publication_log import PublicationLogError
-    from trimtab.network.state_file import StateFileError
+    from trimtab.network.server.broker_process import SecondReplicaError, serve
+    from trimtab.network.server.publication_log import PublicationLogError
+    from trimtab.network.server.state_file import StateFileError
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -188,7 +188,7 @@ def sub(  # noqa: PLR0917 (each one is an option)
       trimtab sub --broker 127.0.0.1:7003 "class = 'WAVE' AND height > 2" --within 1.5s
     """
     from trimtab.cli.network_clients import subscribe_and_print
-    from trimtab.network.client import Client
+    from trimtab.network.client.client import Client
 
     if for_s is not None and not 0 < for_s < math.inf:
         refuse("--for: expected a number of seconds above 0")
@@ -256,7 +256,7 @@ def pub(
       generate-quotes | trimtab pub --broker 127.0.0.1:7001 --name quotes -
     """
     from trimtab.cli.network_clients import publish_all, publish_lines
-    from trimtab.network.client import Client
+    from trimtab.network.client.client import Client
 
     address = _address(broker)
     if name is not None and (not name or is_stream(name)):
@@ -290,7 +290,7 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
 
     import msgspec
 
-    from trimtab.network.local_network import ask_all
+    from trimtab.network.admin.local_network import ask_all
 
     plan = plan_of(network)
     found = asyncio.run(ask_all(plan))
@@ -346,8 +346,8 @@ def record_files(folder: str | None, process: str, network: str = "") -> Iterato
     if folder is None:
         yield None
         return
-    from trimtab.lab.record_files import RecordFiles
     from trimtab.protocol.records import RecordsError
+    from trimtab.records.files import RecordFiles
 
     try:
         with RecordFiles(
@@ -364,7 +364,7 @@ def record_files(folder: str | None, process: str, network: str = "") -> Iterato
 
 
 def _address(text: str, option: str = "--broker") -> Address:
-    from trimtab.network.address import Address
+    from trimtab.network.links.address import Address
 
     try:
         return Address.parse(text)
@@ -396,7 +396,7 @@ def _parsed(what: str, text: str, parse: Callable[[str], Parsed]) -> Parsed:
 
 def run_client(work: Coroutine[Any, Any, int]) -> None:
     """Run a client's work; its result is the exit code."""
-    from trimtab.network.client import ClientError
+    from trimtab.network.client.client import ClientError
     from trimtab.network.loops import run
 
     try:

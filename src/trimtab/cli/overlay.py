@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.errors import ActiveDataError
-from trimtab.activedata.fields import ValueMistake
-from trimtab.activedata.overlay_feed import OverlayFeed, OverlayPublication
-from trimtab.activedata.publishing import PublishingBroker
+from trimtab.activedata.feeds.overlay_feed import OverlayFeed, OverlayPublication
+from trimtab.activedata.sinks.publishing import PublishingBroker
 from trimtab.client.config import ClientConfig
 from trimtab.language import Filter, LanguageError
 
 if TYPE_CHECKING:
-    from trimtab.network.kept_subscriber import KeptSession
+    from trimtab.network.client.kept_subscriber import KeptSession
 
 LOOK_UP_EVERY_S: Final = 0.25
 """How long a feed that is to stop may wait for the next publication."""
@@ -36,7 +36,7 @@ class Overlay:
 
     def check_address(self, broker: str) -> None:
         """Refuse an address that cannot be understood."""
-        from trimtab.network.address import Address
+        from trimtab.network.links.address import Address
 
         try:
             Address.parse(broker)
@@ -45,7 +45,7 @@ class Overlay:
 
     def follow(self, filter_text: str, broker: str, feed: OverlayFeed, stop: threading.Event) -> None:
         """Give a feed what matches until `stop` is set, going on after what its earlier life has stored."""
-        from trimtab.network.client import ClientError, ForgottenError
+        from trimtab.network.client.client import ClientError, ForgottenError
 
         try:
             asyncio.run(_until(stop, _follow(Filter.parse_all(filter_text), broker, feed)))
@@ -56,7 +56,7 @@ class Overlay:
 
     def publish(self, broker: str, source: PublishingBroker, stop: threading.Event) -> None:
         """Publish results until `stop` is set, and tell which were accepted."""
-        from trimtab.network.client import ClientError
+        from trimtab.network.client.client import ClientError
 
         try:
             asyncio.run(_until(stop, _publish(broker, source)))
@@ -76,8 +76,8 @@ async def _until(stop: threading.Event, work: Coroutine[None, None, None]) -> No
 
 
 async def _publish(broker: str, source: PublishingBroker) -> None:
-    from trimtab.network.address import Address
-    from trimtab.network.client import Client
+    from trimtab.network.client.client import Client
+    from trimtab.network.links.address import Address
     from trimtab.network.network_file import RETRANSMIT_AFTER_S
     from trimtab.protocol.link import LinkConfig
 
@@ -108,7 +108,7 @@ async def _publish(broker: str, source: PublishingBroker) -> None:
 
 
 async def _follow(filters: Sequence[Filter], broker: str, feed: OverlayFeed) -> None:
-    from trimtab.network.kept_subscriber import KeptSubscriber
+    from trimtab.network.client.kept_subscriber import KeptSubscriber
 
     subscriber = await KeptSubscriber.connect(broker, filters, f"feed-{feed.name}", _earlier(feed))
     try:
@@ -128,7 +128,7 @@ async def _follow(filters: Sequence[Filter], broker: str, feed: OverlayFeed) -> 
 
 
 def _earlier(feed: OverlayFeed) -> KeptSession | None:
-    from trimtab.network.kept_subscriber import KeptSession
+    from trimtab.network.client.kept_subscriber import KeptSession
 
     kept = feed.kept
     return None if kept is None else msgspec.json.decode(kept, type=KeptSession)

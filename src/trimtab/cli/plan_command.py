@@ -18,10 +18,10 @@ from trimtab.cli.simulated_records import simulated_records
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimtab.lab.plan import Plan
-    from trimtab.lab.plan_present import Present
-    from trimtab.lab.record_files import RecordFiles
     from trimtab.network.network_file import NetworkPlan
+    from trimtab.operations.plan.plan import Plan
+    from trimtab.operations.plan.present import Present
+    from trimtab.records.files import RecordFiles
 
 SAMPLE_S: Final = 5.0
 OBSERVE_S: Final = 15.0
@@ -114,8 +114,8 @@ def plan(  # noqa: PLR0917 (each one is an option)
 
 def _check(described: NetworkPlan, policy: str, changes: list[str], sample_s: float) -> None:
     """Refuse what is wrong before anybody is asked anything."""
-    from trimtab.broker.policies import check_policy
-    from trimtab.lab.plan_changes import ChangeError, gone_brokers
+    from trimtab.operations.plan.changes import ChangeError, gone_brokers
+    from trimtab.policies.registry import check_policy
     from trimtab.protocol.snapshots import SAMPLE_MAX_S
 
     if sample_s > SAMPLE_MAX_S:
@@ -137,9 +137,9 @@ def _present(described: NetworkPlan, kept: str | None, changes: list[str], sampl
     """The network as it is, or as it was when a snapshot was kept."""
     import asyncio
 
-    from trimtab.lab.plan import PlanError, read_present
-    from trimtab.lab.plan_changes import ChangeError, changed, gone_brokers
-    from trimtab.lab.plan_present import SilentBrokerError, take_present
+    from trimtab.operations.plan.changes import ChangeError, changed, gone_brokers
+    from trimtab.operations.plan.plan import PlanError, read_present
+    from trimtab.operations.plan.present import SilentBrokerError, take_present
 
     try:
         if kept is not None:
@@ -155,7 +155,7 @@ def _present(described: NetworkPlan, kept: str | None, changes: list[str], sampl
 
 
 def _make(present: Present, **wanted: Any) -> Plan:
-    from trimtab.lab.plan import PlanError, make_plan
+    from trimtab.operations.plan.plan import PlanError, make_plan
 
     try:
         with _Progress() as progress:
@@ -200,7 +200,7 @@ class _Progress:
 
 
 def _keep(out: str, made: Plan, present: Present) -> None:
-    from trimtab.lab.plan import PlanError, write_plan
+    from trimtab.operations.plan.plan import PlanError, write_plan
 
     try:
         write_plan(out, made, present)
@@ -227,8 +227,8 @@ def _show(made: Plan) -> None:
 def _compare(described: NetworkPlan, folder: str, for_s: float, *, as_json: bool) -> None:
     import asyncio
 
-    from trimtab.lab.plan import PlanError, read_plan
-    from trimtab.lab.plan_comparison import compared, observe
+    from trimtab.operations.plan.comparison import compared, observe
+    from trimtab.operations.plan.plan import PlanError, read_plan
 
     try:
         former = read_plan(folder)

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab.cli.input_lines import printable
-from trimtab.lab.plan import Plan
-from trimtab.lab.plan_comparison import Compared, Comparison
-from trimtab.lab.plan_watch import Indices, Outcome
+from trimtab.operations.plan.comparison import Compared, Comparison
+from trimtab.operations.plan.observation import Indices, Outcome
+from trimtab.operations.plan.plan import Plan
 
 SESSIONS_SHOWN_MAX_COUNT: Final = 12
 NOT_KNOWN: Final = "-"

@@ -29,7 +29,7 @@ def policy(
     """
     import asyncio
 
-    from trimtab.broker.policies import check_policy
+    from trimtab.policies.registry import check_policy
 
     plan = plan_of(network)
     try:
@@ -48,7 +48,7 @@ async def _change(plan: NetworkPlan, policy: str) -> list[str]:
     """What went wrong, by broker."""
     import asyncio
 
-    from trimtab.network.status import ask_policy
+    from trimtab.network.admin.status import ask_policy
 
     async def ask(entry: BrokerEntry) -> str:
         try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from trimtab.network.ending import Ending
-    from trimtab.network.replication_settings import ReplicaOrder
+    from trimtab.network.failover.replication_settings import ReplicaOrder
+    from trimtab.network.server.ending import Ending
 
 
 def serve_to_the_end(
@@ -21,8 +21,8 @@ def serve_to_the_end(
     The next one begins in the program as it is loaded, which takes no time, unless the program on the disk has changed:
     then the process loads that, with the network file and these options.
     """
-    from trimtab.network.ending import LEFT_EXIT_CODE, command_of
-    from trimtab.network.program_files import are_unchanged, loaded_files
+    from trimtab.network.server.ending import LEFT_EXIT_CODE, command_of
+    from trimtab.network.server.program_files import are_unchanged, loaded_files
 
     files = loaded_files()
     while (ending := serve(order)).how == "begins again":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trimtab.cli.grid_runs import aligned, run_grid_and_tell
 
 if TYPE_CHECKING:
-    from trimtab.lab.relocation_runs import RelocationGrid
+    from trimtab.lab.studies.relocation_runs import RelocationGrid
     from trimtab.simulation.relocation.summary import RelocationSummary
 
 
@@ -24,7 +24,7 @@ def run_relocation_and_tell(  # noqa: PLR0917 (what a run is made of)
     as_json: bool,
 ) -> None:
     """Run a scenario and policy none, print the table; exit code 1 if some run broke a promise."""
-    from trimtab.lab.relocation_runs import run_all
+    from trimtab.lab.studies.relocation_runs import run_all
     from trimtab.simulation.relocation.scenario import parse_relocation
 
     def run(on_run: Callable[[RelocationSummary, int, int], None] | None) -> RelocationGrid:

@@ -10,10 +10,10 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.network.ending import Ending
-    from trimtab.network.membership import StoodBy
+    from trimtab.network.failover.membership import StoodBy
+    from trimtab.network.failover.replication_settings import ReplicaOrder
     from trimtab.network.network_file import BrokerEntry, NetworkPlan
-    from trimtab.network.replication_settings import ReplicaOrder
+    from trimtab.network.server.ending import Ending
 
 
 def replica_order(
@@ -29,9 +29,9 @@ def replica_order(
     epoch: int = 1,
 ) -> ReplicaOrder | None:
     """What a replica is to be, from the options of `trimtab broker`; None for a broker that replaces nobody."""
-    from trimtab.network.address import Address, found_here, free_address
-    from trimtab.network.replication_settings import ReplicaOrder, parse_neighbours
-    from trimtab.replication.config import PROTOCOLS
+    from trimtab.broker.replication.config import PROTOCOLS
+    from trimtab.network.failover.replication_settings import ReplicaOrder, parse_neighbours
+    from trimtab.network.links.address import Address, found_here, free_address
 
     if protocol is None:
         if neighbours is not None or listen is not None or assists or reorders or epoch > 1:
@@ -90,12 +90,12 @@ def standby(
     import os
 
     from trimtab.cli.process_end import serve_to_the_end
-    from trimtab.network.address import Address
-    from trimtab.network.broker_process import SecondReplicaError, serve
+    from trimtab.network.failover.stand_by import StandBy
+    from trimtab.network.links.address import Address
     from trimtab.network.loops import run
-    from trimtab.network.publication_log import PublicationLogError
-    from trimtab.network.stand_by import StandBy
-    from trimtab.network.state_file import StateFileError
+    from trimtab.network.server.broker_process import SecondReplicaError, serve
+    from trimtab.network.server.publication_log import PublicationLogError
+    from trimtab.network.server.state_file import StateFileError
 
     plan = _plan_of(network)
     try:
@@ -193,7 +193,7 @@ def assist(
     """
     import asyncio
 
-    from trimtab.network.status import ask_assist
+    from trimtab.network.admin.status import ask_assist
     from trimtab.protocol.frames import AssistRequest
 
     plan = _plan_for(broker, network, protocol)
@@ -216,7 +216,7 @@ def assist(
 
 async def _replace(plan: NetworkPlan, broker: str, protocol: str, within_s: float) -> str:
     """Why the broker is not replaced, empty if it is."""
-    from trimtab.network.status import ask_replace
+    from trimtab.network.admin.status import ask_replace
     from trimtab.protocol.frames import ReplaceRequest
 
     entry = plan.broker(broker)
@@ -257,7 +257,7 @@ async def _ask_neighbours(
 
 
 async def _answers(entry: BrokerEntry) -> bool:
-    from trimtab.network.status import ask_status
+    from trimtab.network.admin.status import ask_status
 
     try:
         await ask_status(entry.listen)
@@ -275,7 +275,7 @@ def _tell(problem: str, done: str) -> None:
 
 def _plan_for(broker: str, network: str, protocol: str | None) -> NetworkPlan:
     """The network of a broker that is to be replaced or assisted; a mistake ends the command."""
-    from trimtab.replication.config import PROTOCOLS
+    from trimtab.broker.replication.config import PROTOCOLS
 
     plan = _plan_of(network)
     names = [entry.name for entry in plan.brokers]

@@ -22,7 +22,7 @@ def replication_table(
     """
     import msgspec
 
-    from trimtab.lab.replication_runs import run_table
+    from trimtab.lab.studies.replication_runs import run_table
 
     def on_some(done_count: int, all_count: int) -> None:
         typer.echo(f"\r{done_count:,} of {all_count:,} runs", err=True, nl=done_count == all_count)

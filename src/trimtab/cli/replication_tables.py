@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trimtab.cli.grid_runs import aligned, run_grid_and_tell
 
 if TYPE_CHECKING:
-    from trimtab.lab.replication_runs import ReplicationGrid
+    from trimtab.lab.studies.replication_runs import ReplicationGrid
     from trimtab.simulation.replication.run import ReplicationSummary
 
 
@@ -24,7 +24,7 @@ def run_replication_and_tell(  # noqa: PLR0917 (what a run is made of)
     as_json: bool,
 ) -> None:
     """Run every point of a scenario and print the table; exit code 1 if some run broke a promise."""
-    from trimtab.lab.replication_runs import run_all
+    from trimtab.lab.studies.replication_runs import run_all
     from trimtab.simulation.replication.scenario import parse_replication
 
     def run(on_run: Callable[[ReplicationSummary, int, int], None] | None) -> ReplicationGrid:

@@ -35,7 +35,7 @@ def restart(
     import asyncio
 
     from trimtab.cli.network_commands import plan_of
-    from trimtab.network.rolling_restart import RestartProblem, restart_broker
+    from trimtab.network.admin.rolling_restart import RestartProblem, restart_broker
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from trimtab.lab.record_files import RecordFiles
+    from trimtab.records.files import RecordFiles
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def simulated_records(
     if folder is None:
         yield None
         return
-    from trimtab.lab.record_files import MissingParquetError, RecordFiles
+    from trimtab.records.files import MissingParquetError, RecordFiles
 
     try:
         files = RecordFiles(folder, process, run=run, deliveries_one_in=deliveries_one_in, replace=True)

@@ -20,7 +20,7 @@ from trimtab.cli.simulated_records import simulated_records
 from trimtab.cli.study_tables import run_and_tell
 
 if TYPE_CHECKING:
-    from trimtab.simulation.run import Summary
+    from trimtab.simulation.scenarios.run import Summary
 
 app = typer.Typer(
     help="Simulate brokers and clients in virtual time, with every delivery checked.",
@@ -54,8 +54,8 @@ def sim_list(
     from trimtab.simulation.coordination.scenario import parse_coordination, shipped_coordination_scenarios
     from trimtab.simulation.relocation.scenario import parse_relocation, shipped_relocation_scenarios
     from trimtab.simulation.replication.scenario import parse_replication, shipped_replication_scenarios
-    from trimtab.simulation.scenario import parse_scenario, shipped_scenarios
-    from trimtab.simulation.study import parse_study, shipped_studies
+    from trimtab.simulation.scenarios.scenario import parse_scenario, shipped_scenarios
+    from trimtab.simulation.scenarios.study import parse_study, shipped_studies
 
     scenarios = {name: parse_scenario(text, name).description for name, text in shipped_scenarios().items()}
     for name, text in shipped_coordination_scenarios().items():
@@ -141,9 +141,9 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
     from trimtab.simulation.coordination.scenario import find_coordination_text
     from trimtab.simulation.relocation.scenario import find_relocation_text
     from trimtab.simulation.replication.scenario import find_replication_text
-    from trimtab.simulation.run import ScenarioRun
-    from trimtab.simulation.scenario import ScenarioError, read_scenario
-    from trimtab.simulation.study import find_study
+    from trimtab.simulation.scenarios.run import ScenarioRun
+    from trimtab.simulation.scenarios.scenario import ScenarioError, read_scenario
+    from trimtab.simulation.scenarios.study import find_study
     from trimtab.simulation.workloads.quotes import QuotesError, load_quotes
 
     overrides: dict[str, str] = {}

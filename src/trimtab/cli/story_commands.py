@@ -10,7 +10,7 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.balancing_story import (
+    from trimtab.records.story import (
         BrokerIndices,
         Candidate,
         ClientStory,
@@ -45,8 +45,8 @@ def sessions(
     """
     import msgspec
 
-    from trimtab.lab.balancing_story import read_sessions
     from trimtab.protocol.records import RecordsError
+    from trimtab.records.story import read_sessions
 
     try:
         found = read_sessions(records)
@@ -234,8 +234,8 @@ def story(
     """
     import msgspec
 
-    from trimtab.lab.balancing_story import read_client_story
     from trimtab.protocol.records import RecordsError
+    from trimtab.records.story import read_client_story
 
     try:
         found = read_client_story(records, client)

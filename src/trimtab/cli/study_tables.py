@@ -12,8 +12,8 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
-    from trimtab.lab.study_runs import StudyRun, StudySummary
-    from trimtab.simulation.study import Study
+    from trimtab.lab.studies.study_runs import StudyRun, StudySummary
+    from trimtab.simulation.scenarios.study import Study
 
 
 def run_and_tell(
@@ -29,9 +29,9 @@ def run_and_tell(
     """Run a study and print its table; exit code 1 if some run broke a promise."""
     import msgspec
 
-    from trimtab.lab.study_runs import run_study
+    from trimtab.lab.studies.study_runs import run_study
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenario import ScenarioError
+    from trimtab.simulation.scenarios.scenario import ScenarioError
 
     def on_run(run: StudyRun, done_count: int, all_count: int) -> None:
         value = study.values[run.point]
@@ -56,7 +56,7 @@ def run_and_tell(
 
 def table_lines(summary: StudySummary) -> list[str]:
     """The means over the seeds, one line for each point, with a legend of the columns."""
-    from trimtab.simulation.study_metrics import METRICS
+    from trimtab.simulation.scenarios.study_metrics import METRICS
 
     names = list(dict.fromkeys(metric for figure in summary.figures for metric in figure.metrics))
     figures = {name: ", ".join(figure.number for figure in summary.figures if name in figure.metrics) for name in names}

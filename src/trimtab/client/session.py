@@ -13,15 +13,15 @@ from itertools import zip_longest
 
 import msgspec
 
+from trimtab.client.channels import OwnChannels
 from trimtab.client.config import ClientConfig
 from trimtab.client.delivered_numbers import DeliveredNumbers
-from trimtab.client.ended import EndedAdvertisements
+from trimtab.client.filters import OwnFilters
 from trimtab.client.gaps import Gaps
 from trimtab.client.known_epochs import KnownEpochs
-from trimtab.client.moving import Move
-from trimtab.client.own_channels import OwnChannels
-from trimtab.client.own_filters import OwnFilters
+from trimtab.client.move_transitions import Move
 from trimtab.client.requirements import Requirements
+from trimtab.client.withdrawals import EndedAdvertisements
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements
 from trimtab.protocol.channels import STREAM_MARK
@@ -395,7 +395,7 @@ class ClientSession:
             return self.link
         return self._move.link if self._move is not None and broker == self._move.broker else None
 
-    # ---- moving: the rows of the table in moving.py ----
+    # ---- moving: the rows of the table in move_transitions.py ----
 
     @property
     def is_moving(self) -> bool:

@@ -11,14 +11,11 @@ from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args, get_o
 
 import msgspec
 
-from trimtab.balancing.delay.config import DelayConfig
-from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import Acknowledges, SlowPolicy
-from trimtab.broker.policies import check_policy
-from trimtab.broker.protection import ProtectionConfig
-from trimtab.broker.uplink import Uplink
-from trimtab.network.address import Address
-from trimtab.network.back_end import checked_url
+from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.uplink import Uplink
+from trimtab.network.failover.replication_settings import BROKER_NAME, ReplicationSettings
+from trimtab.network.links.address import Address
 from trimtab.network.network_plan import (
     BYTES_PER_MEGABIT,
     MATCHING_S_MHZ_PER_SUBSCRIPTION,
@@ -28,9 +25,12 @@ from trimtab.network.network_plan import (
     NetworkOptions,
     NetworkPlan,
 )
-from trimtab.network.replication_settings import BROKER_NAME, ReplicationSettings
+from trimtab.network.server.back_end import checked_url
+from trimtab.policies.delay.config import DelayConfig
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.registry import check_policy
+from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.protocol.messages import VERSION, VERSION_MIN
-from trimtab.relocation.config import RelocationConfig
 
 __all__ = [
     "BYTES_PER_MEGABIT",

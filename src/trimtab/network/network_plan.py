@@ -6,21 +6,21 @@ from typing import Final
 
 import msgspec
 
-from trimtab.balancing.delay.config import DelayConfig
-from trimtab.balancing.multistage.config import CoordinatorConfig
-from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
+from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.uplink import Uplink
 from trimtab.broker.meters import MeterConfig, bucket_of_s
-from trimtab.broker.policies import Policy
-from trimtab.broker.protection import ProtectionConfig
-from trimtab.broker.uplink import Uplink
-from trimtab.network.address import Address
-from trimtab.network.heartbeat import USUAL_HEARTBEAT
-from trimtab.network.replication_settings import ReplicationSettings
+from trimtab.broker.replication.membership import may_decide
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
+from trimtab.network.links.heartbeat import USUAL_HEARTBEAT
+from trimtab.policies.delay.config import DelayConfig
+from trimtab.policies.multistage.config import CoordinatorConfig
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.registry import Policy
+from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import VERSION
-from trimtab.relocation.config import RelocationConfig
-from trimtab.replication.membership import may_decide
 
 RETRANSMIT_AFTER_S: Final = 3600.0
 """TCP repeats what is lost; a link has to repeat only after a new connection, which needs no timer."""
@@ -64,7 +64,7 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     silent_after_s: float = USUAL_HEARTBEAT.silent_after_s
     answer_within_s: float = USUAL_HEARTBEAT.answer_within_s
     """A client or neighbour of whom nothing was heard for so long is asked; if it does not answer within the other time
-    its connection is given up: see `trimtab.network.heartbeat`."""
+    its connection is given up: see `trimtab.network.links.heartbeat`."""
     filters_per_client_max_count: int = 10_000
     clients_max_count: int = 10_000
     window_frames_count: int = 4_096
@@ -75,7 +75,7 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     uplink: Uplink = "turns"
     """How peers share an enforced bandwidth: each a message in turn, or as latency requirements want ("deadlines")."""
     policy: Policy = "none"
-    """Who moves subscribers: see `trimtab.broker.policies`."""
+    """Who moves subscribers: see `trimtab.policies.registry`."""
     meter_window_s: float = MeterConfig().window_s
     """Brokers measure rates as means over so long."""
     back_end: str = ""

@@ -58,7 +58,7 @@ class RoomChanged(msgspec.Struct, frozen=True):
 class FenceChanged(msgspec.Struct, frozen=True):
     """The broker does not hold its place, for this reason, or, without a reason, holds it again (brokers only).
 
-    Told before anything else where brokers are fenced (`trimtab.replication.membership`).
+    Told before anything else where brokers are fenced (`trimtab.broker.replication.membership`).
     """
 
     problem: str

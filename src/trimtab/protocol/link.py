@@ -8,7 +8,7 @@ An acknowledgement says that a message has arrived. **Credit** says that it has 
 many data messages it has processed, and the other sends at most a window of data messages that are not. So whoever
 does not keep up is never sent more than that; the rest waits in the sender's queue, where limits act. Control needs
 no credit. What is processed is *done* here; a link that retains data until the peer has handed it on says both
-(`trimtab.replication.retention`).
+(`trimtab.broker.replication.retention`).
 """
 
 from __future__ import annotations

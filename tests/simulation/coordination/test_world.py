@@ -14,7 +14,7 @@ from trimtab.simulation.coordination.scenario import (
     shipped_coordination_scenarios,
 )
 from trimtab.simulation.coordination.world import CoordinationSummary, CoordinationWorld
-from trimtab.simulation.scenario import ScenarioError
+from trimtab.simulation.scenarios.scenario import ScenarioError
 
 
 def small(**settings: str) -> CoordinationScenario:
@@ -69,7 +69,7 @@ def test_loads_in_the_summary_are_those_that_the_coordinator_knows_once_all_is_t
 def test_a_coordinator_that_is_replaced_half_way_goes_on_with_what_brokers_tell() -> None:
     from random import Random
 
-    from trimtab.balancing.multistage.coordinator import AskForReports, BrokerTold, ClientTold, Coordinator
+    from trimtab.policies.multistage.coordinator import AskForReports, BrokerTold, ClientTold, Coordinator
 
     scenario = small(policy="ldm", connected_mean_s="1e9", rate_deviation="0.0")
     world = CoordinationWorld(scenario)

@@ -28,7 +28,7 @@ from trimtab.broker.log.log_contents import (
     void_record,
 )
 from trimtab.broker.log.log_format import header
-from trimtab.broker.records import KeptRecords
+from trimtab.broker.replication.client_records import KeptRecords
 from trimtab.protocol.messages import Guard, Publish
 
 FILE_MAX_BYTES: Final = 16 * 1024 * 1024

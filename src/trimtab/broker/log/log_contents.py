@@ -32,7 +32,7 @@ from trimtab.broker.log.log_format import (
     may_be_torn,
     scan,
 )
-from trimtab.broker.records import KeptRecords
+from trimtab.broker.replication.client_records import KeptRecords
 from trimtab.language import LanguageError
 from trimtab.protocol.codec import decode_filter, decode_publication, encode_filter, encode_message
 from trimtab.protocol.messages import ClientRecord, Guard, Publish

@@ -7,7 +7,7 @@
     placement = "nearest"
     policy = "gsh"
 
-`kind` tells them from scenarios with messages (`trimtab.simulation.scenario`).
+`kind` tells them from scenarios with messages (`trimtab.simulation.scenarios.scenario`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from trimtab.balancing.multistage.config import (
+from trimtab.policies.multistage.config import (
     BALANCINGS,
     PLACEMENTS,
     Balancing,
@@ -28,8 +28,8 @@ from trimtab.balancing.multistage.config import (
     MultistageConfig,
     Placement,
 )
-from trimtab.simulation.scenario import ScenarioError, replace_value, value_of
-from trimtab.simulation.shipped import shipped_texts, text_of_kind
+from trimtab.simulation.scenarios.bundled import shipped_texts, text_of_kind
+from trimtab.simulation.scenarios.scenario import ScenarioError, replace_value, value_of
 from trimtab.simulation.workloads.city import WalkConfig
 
 KIND: Final = "coordination"
@@ -132,7 +132,8 @@ def parse_coordination(text: str, source: str, overrides: Mapping[str, str] | No
     >>> parse_coordination('kind = "coordination"', "my.toml", {"policy": "gssh"})
     Traceback (most recent call last):
     ...
-    trimtab.simulation.scenario.ScenarioError: my.toml: policy: gssh is none of none, ldm, sdm, gsh, multistage, groups
+    trimtab.simulation.scenarios.scenario.ScenarioError: my.toml: policy: gssh is none of none, ldm, sdm, gsh,
+    multistage, groups
     """
     data: dict[str, Any] = tomllib.loads(text)
     data.setdefault("name", Path(source).stem)

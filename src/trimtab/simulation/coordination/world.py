@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trimtab.balancing.multistage.coordinator import (
+from trimtab.policies.multistage.coordinator import (
     BrokerTold,
     ClientAsks,
     ClientTold,
@@ -33,9 +33,9 @@ from trimtab.balancing.multistage.coordinator import (
     Placed,
     Woken,
 )
-from trimtab.balancing.multistage.instance import Floats, Instance, Names, Places
-from trimtab.balancing.multistage.load import broker_loads, cov, incoming_loads
-from trimtab.balancing.multistage.lower_bound import LowerBound, lower_bound
+from trimtab.policies.multistage.instance import Floats, Instance, Names, Places
+from trimtab.policies.multistage.load import broker_loads, cov, incoming_loads
+from trimtab.policies.multistage.lower_bound import LowerBound, lower_bound
 from trimtab.simulation.coordination.scenario import CoordinationScenario
 from trimtab.simulation.workloads.channels import Wish, emergency_wishes, scale_channels, scale_wishes
 from trimtab.simulation.workloads.city import Point, Walker, broker_sites, make_city

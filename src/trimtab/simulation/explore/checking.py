@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from trimtab.broker.core import Broker
-from trimtab.simulation.checkers import DeliveryChecker, Violation
+from trimtab.simulation.checkers.deliveries import DeliveryChecker, Violation
+from trimtab.simulation.checkers.gap_notices import GapChecker, Key
 from trimtab.simulation.explore.freezing import freeze
 from trimtab.simulation.explore.nodes import Call
-from trimtab.simulation.failures import lost_with
-from trimtab.simulation.gap_checker import GapChecker, Key
+from trimtab.simulation.faults.failures import lost_with
 
 
 def _ignore(kind: str, text: str) -> None:

@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.client.config import ClientConfig
 from trimtab.protocol.link import LinkConfig
-from trimtab.replication.config import ReplicationConfig
 
 TakenBy: TypeAlias = Literal["replica", "restart"]
 """Who takes the place of a broker that is dead: a replica, or the broker itself, started again as it was."""

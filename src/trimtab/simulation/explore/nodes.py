@@ -50,10 +50,10 @@ from trimtab.protocol.events import (
 from trimtab.protocol.events import Step as StepEvent
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.messages import ClientRecord, Publish
-from trimtab.simulation.broker_host import CheckingObserver
 from trimtab.simulation.explore.cases import Act, Case
 from trimtab.simulation.explore.freezing import freeze
 from trimtab.simulation.explore.incarnations import client_of
+from trimtab.simulation.world.broker_host import CheckingObserver
 
 _WAKES_MAX_COUNT: Final = 20
 """A node that wants to be woken again at the same moment more often than that never rests."""

@@ -19,12 +19,12 @@ import msgspec
 
 from trimtab.broker.config import Acknowledges
 from trimtab.matching.engines import ENGINE_VARIABLE
-from trimtab.simulation.bugs import Bug
-from trimtab.simulation.checkers import Violation
+from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.explore.cases import Case
 from trimtab.simulation.explore.reduction import Reduction
 from trimtab.simulation.explore.report import transcript
 from trimtab.simulation.explore.state import Action, State, World
+from trimtab.simulation.fuzz.bugs.core_bugs import Bug
 
 FOUND_MAX_COUNT: Final = 5
 """So many ways to a violation are told; the others are counted."""

@@ -22,17 +22,17 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.broker.records import KeptRecords
+from trimtab.broker.replication.client_records import KeptRecords
 from trimtab.client.session import ClientSession
 from trimtab.language import Publication
 from trimtab.protocol.effects import Append, Close, Effect, Forget, Open, Shut
 from trimtab.protocol.messages import ClientRecord, Guard, Publish
-from trimtab.simulation.checkers import DeliveryChecker, Violation
+from trimtab.simulation.checkers.deliveries import DeliveryChecker, Violation
+from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.explore.cases import Act, Case
 from trimtab.simulation.explore.checking import Checkers
 from trimtab.simulation.explore.incarnations import first_incarnation, next_incarnation
 from trimtab.simulation.explore.nodes import Call, Nodes, Outcome
-from trimtab.simulation.rest import check_rest
 
 GONE: Final = -1
 """The number of a node that is dead, or has left."""

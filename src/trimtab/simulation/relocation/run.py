@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from trimtab.balancing.padres.config import PadresConfig
 from trimtab.broker.config import BrokerConfig
-from trimtab.broker.policies import agents_of
 from trimtab.language import Filter, Publication
-from trimtab.load.agents import Agent
+from trimtab.policies.api import Agent
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.registry import agents_of
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import Recorder
-from trimtab.simulation.capacity import Capacity
-from trimtab.simulation.recording import WorldRecords
+from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.relocation.scenario import RelocationScenario, broker_names, links_of
 from trimtab.simulation.relocation.summary import RelocationSummary, RelocationWatch
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.run import (
+from trimtab.simulation.scenarios.run import (
     ACKNOWLEDGE_AFTER_RATIO,
     BUNDLE_S,
     CLIENTS_ACKNOWLEDGE_AFTER_RATIO,
@@ -30,7 +28,9 @@ from trimtab.simulation.run import (
 )
 from trimtab.simulation.workloads.quotes import generate_quotes
 from trimtab.simulation.workloads.rated import rated_advertisement, rated_publication, rated_subscribers
-from trimtab.simulation.world import World
+from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.recording import WorldRecords
+from trimtab.simulation.world.world import World
 
 
 class RelocationRun:

@@ -20,10 +20,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from trimtab.broker.policies import check_policy
-from trimtab.relocation.config import RelocationConfig, relocation_of
-from trimtab.simulation.grids import parse_grid
-from trimtab.simulation.shipped import shipped_texts, text_of_kind
+from trimtab.policies.registry import check_policy
+from trimtab.policies.relocation.config import RelocationConfig, relocation_of
+from trimtab.simulation.scenarios.bundled import shipped_texts, text_of_kind
+from trimtab.simulation.scenarios.grids import parse_grid
 from trimtab.simulation.workloads.rated import Distribution
 
 KIND: Final = "relocation"

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from trimtab.policies.relocation.agent import RelocationAgent
 from trimtab.protocol.effects import Deliver
 from trimtab.protocol.records import AnyRecord, MoveRecord, RelocationRecord
-from trimtab.relocation.agent import RelocationAgent
-from trimtab.simulation.checkers import Violation
+from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.relocation.scenario import RelocationScenario, distance
 
 if TYPE_CHECKING:
-    from trimtab.simulation.world import World
+    from trimtab.simulation.world.world import World
 
 
 class RelocationReading(msgspec.Struct, frozen=True):

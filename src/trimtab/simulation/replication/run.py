@@ -15,16 +15,16 @@ from typing import Final
 import msgspec
 
 from trimtab.broker.config import BrokerConfig
+from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Assist, Deliver, Replace
 from trimtab.protocol.link import LinkConfig
-from trimtab.replication.config import ReplicationConfig
-from trimtab.replication.ordering import ordering_degree_ratio
-from trimtab.simulation.capacity import Capacity, matching_delay_s
-from trimtab.simulation.checkers import Violation
+from trimtab.simulation.checkers.deliveries import Violation
+from trimtab.simulation.checkers.ordering import ordering_degree_ratio
+from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.replication.scenario import ReplicationScenario
-from trimtab.simulation.rest import check_rest
-from trimtab.simulation.world import World
+from trimtab.simulation.world.capacity import Capacity, matching_delay_s
+from trimtab.simulation.world.world import World
 
 FAULTY: Final = "F"
 PUBLISHERS: Final = "P"

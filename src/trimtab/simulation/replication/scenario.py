@@ -20,9 +20,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from trimtab.replication.config import Assisting, Protocol
-from trimtab.simulation.grids import parse_grid
-from trimtab.simulation.shipped import shipped_texts, text_of_kind
+from trimtab.broker.replication.config import Assisting, Protocol
+from trimtab.simulation.scenarios.bundled import shipped_texts, text_of_kind
+from trimtab.simulation.scenarios.grids import parse_grid
 
 KIND: Final = "replication"
 

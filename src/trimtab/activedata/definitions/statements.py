@@ -1,0 +1,433 @@
+"""The statements of active data, and the parser that reads them.
+
+The words follow the original's where they are good: datasets, feeds, channels, brokers, subscribe. Every mistake is
+told with its position. The body of a channel and plain queries are Spark's own SQL, and are passed on as text.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from trimtab.activedata.definitions.fields import TYPE_NAMES, Field, Scalar
+from trimtab.activedata.definitions.tokens import Token, TokenReader, string_value
+from trimtab.activedata.errors import StatementError
+
+RESERVED_NAMES: Final = frozenset({"results", "dead_letters", "subscriptions", "rates"})
+"""Names that queries use for what every active-data store has."""
+
+UNITS_S: Final = {"SECOND": 1.0, "MINUTE": 60.0, "HOUR": 3_600.0, "DAY": 86_400.0}
+
+
+class CreateDataset(msgspec.Struct, frozen=True):
+    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) KEY field`."""
+
+    name: str
+    fields: tuple[Field, ...]
+    key: str
+    active: bool
+    if_not_exists: bool = False
+
+
+class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
+    """Files of JSON lines in a directory, in the order of their names."""
+
+    path: str
+
+
+class HttpSource(msgspec.Struct, frozen=True, tag="http"):
+    """Lines that are posted to the service."""
+
+
+class OverlaySource(msgspec.Struct, frozen=True, tag="overlay"):
+    """Publications that match a filter at a broker of the overlay."""
+
+    filter: str
+    broker: str
+
+
+Source: TypeAlias = DirectorySource | HttpSource | OverlaySource
+
+
+class CreateFeed(msgspec.Struct, frozen=True):
+    """`CREATE FEED name INTO dataset FROM DIRECTORY 'path' | HTTP | OVERLAY 'filter' AT 'host:port'`."""
+
+    name: str
+    dataset: str
+    source: Source
+    if_not_exists: bool = False
+    position: int = 0
+
+
+class SwitchFeed(msgspec.Struct, frozen=True):
+    """`START FEED name` or `STOP FEED name`."""
+
+    name: str
+    running: bool
+
+
+class CreateChannel(msgspec.Struct, frozen=True):
+    """`CREATE [CONTINUOUS] CHANNEL name(parameter TYPE, ...) [PERIOD n SECONDS] [RETAIN n DAYS] AS SELECT ...`.
+
+    A channel without a period is continuous. `body_start` is where the body stands in the text.
+    """
+
+    name: str
+    parameters: tuple[Field, ...]
+    period_s: float | None
+    retain_s: float | None
+    body: str
+    body_start: int = 0
+    if_not_exists: bool = False
+
+
+class CreateBroker(msgspec.Struct, frozen=True):
+    """`CREATE [PUBLISHING] BROKER name AT 'address'`: its results are fetched, or published at the address."""
+
+    name: str
+    address: str
+    if_not_exists: bool = False
+    publishes: bool = False
+    position: int = 0
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """`SUBSCRIBE TO channel(value, ...) ON broker`, or with `parameter => value`."""
+
+    channel: str
+    positional: tuple[Scalar, ...]
+    named: dict[str, Scalar]
+    broker: str
+    position: int = 0
+
+
+class Unsubscribe(msgspec.Struct, frozen=True):
+    """`UNSUBSCRIBE id [ON broker]`: that broker does not want it any more, or nobody does."""
+
+    subscription: int
+    broker: str | None = None
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """`DROP DATASET | FEED | CHANNEL | BROKER [IF EXISTS] name [CASCADE]`; only a broker's drop may cascade."""
+
+    kind: str
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+class Put(msgspec.Struct, frozen=True):
+    """`INSERT INTO dataset [(field, ...)] VALUES (value, ...), ...`, or UPSERT."""
+
+    dataset: str
+    columns: tuple[str, ...] | None
+    rows: tuple[tuple[Scalar, ...], ...]
+    upsert: bool
+    position: int = 0
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A plain query over datasets, results, dead_letters, subscriptions and rates."""
+
+    text: str
+
+
+Statement: TypeAlias = (
+    CreateDataset
+    | CreateFeed
+    | SwitchFeed
+    | CreateChannel
+    | CreateBroker
+    | Subscribe
+    | Unsubscribe
+    | Drop
+    | Put
+    | Query
+)
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """A statement and where it starts and ends in the text."""
+
+    statement: Statement
+    start: int
+    end: int
+
+
+def parse_statements(text: str) -> list[Placed]:
+    """Read all statements of a text, which are separated by semicolons.
+
+    >>> [placed.statement for placed in parse_statements("STOP FEED fires; UNSUBSCRIBE 7")]
+    [SwitchFeed(name='fires', running=False), Unsubscribe(subscription=7, broker=None)]
+    """
+    reader = TokenReader(text)
+    found: list[Placed] = []
+    while True:
+        while reader.skip(";"):
+            pass
+        if reader.next.kind == "end":
+            return found
+        start = reader.next.start
+        statement = _statement(reader)
+        if reader.next.kind != "end" and not reader.at(";"):
+            raise reader.expected("';' or the end of the statement")
+        found.append(Placed(statement, start, reader.next.start))
+
+
+def _statement(reader: TokenReader) -> Statement:
+    token = reader.next
+    match token.upper if token.kind == "word" else "":
+        case "CREATE":
+            return _create(reader)
+        case "START" | "STOP":
+            reader.take()
+            reader.need("FEED")
+            return SwitchFeed(reader.need_name("the feed's name").text, token.upper == "START")
+        case "SUBSCRIBE":
+            return _subscribe(reader)
+        case "UNSUBSCRIBE":
+            reader.take()
+            number = reader.take()
+            if number.kind != "number" or not number.text.isdigit():
+                raise reader.expected("the number of a subscription", number)
+            broker = reader.need_name("the broker's name").text if reader.skip("ON") else None
+            return Unsubscribe(int(number.text), broker)
+        case "DROP":
+            return _drop(reader)
+        case "INSERT" | "UPSERT":
+            return _put(reader)
+        case "SELECT" | "WITH" | "EXPLAIN":
+            return Query(_rest(reader)[0])
+    raise reader.expected("CREATE, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, INSERT, UPSERT or SELECT")
+
+
+def _rest(reader: TokenReader) -> tuple[str, int]:
+    """Everything up to the semicolon, as text, and where it starts."""
+    start = reader.next.start
+    end = start
+    while reader.next.kind != "end" and not reader.at(";"):
+        end = reader.take().end
+    return reader.text[start:end], start
+
+
+def _create(reader: TokenReader) -> Statement:
+    reader.need("CREATE")
+    if reader.at("ACTIVE") or reader.at("DATASET"):
+        active = reader.skip("ACTIVE")
+        reader.need("DATASET")
+        return _dataset(reader, active)
+    if reader.skip("FEED"):
+        return _feed(reader)
+    if reader.at("CONTINUOUS") or reader.at("REPETITIVE") or reader.at("CHANNEL"):
+        return _channel(reader)
+    if reader.at("PUBLISHING") or reader.at("BROKER"):
+        publishes = reader.skip("PUBLISHING")
+        reader.need("BROKER")
+        if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+        name = _own_name(reader, "the broker's name").text
+        reader.need("AT")
+        at = reader.next.start
+        return CreateBroker(name, reader.need_string("the broker's address"), if_not_exists, publishes, at)
+    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS] CHANNEL or [PUBLISHING] BROKER")
+
+
+def _own_name(reader: TokenReader, what: str) -> Token:
+    token = reader.need_name(what)
+    if token.text.lower() in RESERVED_NAMES or token.text.startswith("_"):
+        raise reader.refuse(token, f"the name {token.text!r} is reserved")
+    if not token.text.isidentifier() or not token.text.isascii():
+        raise reader.refuse(token, f"{token.text!r} is no name: letters, digits and _ only")
+    return token
+
+
+def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
+    if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+    name = _own_name(reader, "the dataset's name").text
+    fields = _fields(reader, "field", may_be_optional=True)
+    if not fields:
+        raise reader.refuse(reader.next, "a dataset needs at least one field")
+    reader.need("KEY")
+    key = reader.need_name("the field that is the key")
+    by_name = {each.name: each for each in fields}
+    if key.text not in by_name:
+        raise reader.refuse(key, f"the key {key.text!r} is no field of the dataset; there are {', '.join(by_name)}")
+    if by_name[key.text].optional:
+        raise reader.refuse(key, f"the key {key.text!r} cannot be optional")
+    return CreateDataset(name, fields, key.text, active, if_not_exists)
+
+
+def _fields(reader: TokenReader, what: str, *, may_be_optional: bool) -> tuple[Field, ...]:
+    reader.need("(")
+    fields: list[Field] = []
+    while not reader.skip(")"):
+        if fields:
+            reader.need(",")
+        name = _own_name(reader, f"the name of a {what}")
+        if any(each.name.lower() == name.text.lower() for each in fields):
+            raise reader.refuse(name, f"there are two {what}s named {name.text!r}")
+        type_name = reader.need_name(f"the type of {name.text!r}")
+        if type_name.upper not in TYPE_NAMES:
+            raise reader.refuse(type_name, f"unknown type {type_name.text!r}; there are {', '.join(TYPE_NAMES)}")
+        optional = may_be_optional and reader.skip("OPTIONAL")
+        fields.append(Field(name.text, TYPE_NAMES[type_name.upper], optional))
+    return tuple(fields)
+
+
+def _feed(reader: TokenReader) -> CreateFeed:
+    if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+    name = _own_name(reader, "the feed's name").text
+    reader.need("INTO")
+    dataset = reader.need_name("the dataset's name")
+    reader.need("FROM")
+    source: Source
+    if reader.skip("DIRECTORY"):
+        source = DirectorySource(reader.need_string("the directory"))
+    elif reader.skip("HTTP"):
+        source = HttpSource()
+    elif reader.skip("OVERLAY"):
+        filter_text = reader.need_string("the filter")
+        reader.need("AT")
+        source = OverlaySource(filter_text, reader.need_string("the broker's address"))
+    else:
+        raise reader.expected("DIRECTORY 'path', HTTP, or OVERLAY 'filter' AT 'host:port'")
+    return CreateFeed(name, dataset.text, source, if_not_exists, dataset.start)
+
+
+def _channel(reader: TokenReader) -> CreateChannel:
+    continuous = reader.skip("CONTINUOUS")
+    if not continuous:
+        reader.skip("REPETITIVE")
+    reader.need("CHANNEL")
+    if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+    name = _own_name(reader, "the channel's name").text
+    parameters = _fields(reader, "parameter", may_be_optional=False)
+    period_s = retain_s = None
+    while True:
+        if reader.at("PERIOD"):
+            period = reader.take()
+            if continuous:
+                raise reader.refuse(period, "a continuous channel runs when records arrive and has no period")
+            period_s = _duration_s(reader)
+        elif reader.skip("RETAIN"):
+            retain_s = _duration_s(reader)
+        else:
+            break
+    if not continuous and period_s is None:
+        raise reader.expected("PERIOD n SECONDS (or CREATE CONTINUOUS CHANNEL)")
+    reader.need("AS")
+    if not reader.at("SELECT"):
+        raise reader.expected("SELECT")
+    body, body_start = _rest(reader)
+    return CreateChannel(name, parameters, period_s, retain_s, body, body_start, if_not_exists)
+
+
+def _duration_s(reader: TokenReader) -> float:
+    number = reader.take()
+    if number.kind != "number" or float(number.text) <= 0:
+        raise reader.expected("a number above 0", number)
+    unit = reader.take()
+    factor = UNITS_S.get(unit.upper.removesuffix("S"))
+    if factor is None:
+        raise reader.expected("SECONDS, MINUTES, HOURS or DAYS", unit)
+    return float(number.text) * factor
+
+
+def _subscribe(reader: TokenReader) -> Subscribe:
+    reader.need("SUBSCRIBE", "TO")
+    channel, positional, named = _call(reader)
+    reader.need("ON")
+    return Subscribe(channel.text, positional, named, reader.need_name("the broker's name").text, channel.start)
+
+
+def parse_call(text: str) -> tuple[str, tuple[Scalar, ...], dict[str, Scalar]]:
+    """Read `channel(value, ...)` or `channel(parameter => value, ...)`.
+
+    >>> parse_call('EmergencyOfType(event => "flood")')
+    ('EmergencyOfType', (), {'event': 'flood'})
+    """
+    reader = TokenReader(text)
+    channel, positional, named = _call(reader)
+    if reader.next.kind != "end":
+        raise reader.expected("the end")
+    return channel.text, positional, named
+
+
+def _call(reader: TokenReader) -> tuple[Token, tuple[Scalar, ...], dict[str, Scalar]]:
+    channel = reader.need_name("the channel's name")
+    reader.need("(")
+    positional: list[Scalar] = []
+    named: dict[str, Scalar] = {}
+    while not reader.skip(")"):
+        if positional or named:
+            reader.need(",")
+        token = reader.next
+        if token.kind == "word" and reader.tokens[reader.index + 1].text == "=>":
+            reader.index += 2
+            if token.text in named:
+                raise reader.refuse(token, f"{token.text!r} is given twice")
+            named[token.text] = _literal(reader)
+        else:
+            positional.append(_literal(reader))
+    if positional and named:
+        raise reader.refuse(channel, "give all arguments by position or all by name")
+    return channel, tuple(positional), named
+
+
+def _literal(reader: TokenReader) -> Scalar:
+    token = reader.take()
+    sign = 1
+    if token.text in ("-", "+"):
+        sign = -1 if token.text == "-" else 1
+        token = reader.take()
+        if token.kind != "number":
+            raise reader.expected("a number", token)
+    match token.kind, token.upper:
+        case "string", _:
+            return string_value(token)
+        case "number", text:
+            return sign * (int(text) if text.isdigit() else float(text))
+        case "word", "TRUE" | "FALSE":
+            return token.upper == "TRUE"
+        case "word", "NULL":
+            return None
+    raise reader.expected("a value (a number, true, false, null or a quoted string)", token)
+
+
+def _drop(reader: TokenReader) -> Drop:
+    reader.need("DROP")
+    kind = reader.take()
+    if kind.upper not in ("DATASET", "FEED", "CHANNEL", "BROKER"):
+        raise reader.expected("DATASET, FEED, CHANNEL or BROKER", kind)
+    if_exists = reader.skip("IF", "EXISTS")
+    name = reader.need_name("a name")
+    cascade = reader.at("CASCADE")
+    if cascade and kind.upper != "BROKER":
+        raise reader.refuse(reader.next, "only a broker is dropped together with its subscriptions")
+    reader.skip("CASCADE")
+    return Drop(kind.upper, name.text, if_exists, cascade)
+
+
+def _put(reader: TokenReader) -> Put:
+    upsert = reader.take().upper == "UPSERT"
+    reader.need("INTO")
+    dataset = reader.need_name("the dataset's name")
+    columns: list[str] | None = None
+    if reader.skip("("):
+        columns = [reader.need_name("a field").text]
+        while reader.skip(","):
+            columns.append(reader.need_name("a field").text)
+        reader.need(")")
+    reader.need("VALUES")
+    rows: list[tuple[Scalar, ...]] = []
+    while not rows or reader.skip(","):
+        row_start = reader.need("(")
+        row = [_literal(reader)]
+        while reader.skip(","):
+            row.append(_literal(reader))
+        reader.need(")")
+        if columns is not None and len(row) != len(columns):
+            raise StatementError(reader.text, row_start.start, f"{len(row)} values for {len(columns)} fields")
+        rows.append(tuple(row))
+    return Put(dataset.text, None if columns is None else tuple(columns), tuple(rows), upsert, dataset.start)

@@ -1,0 +1,1 @@
+"""Feeds: records from files, the service and the overlay, taken once and durably."""

@@ -1,0 +1,146 @@
+"""What an active-data process does, for people and programs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trimtab.activedata.definitions.statements import DirectorySource, HttpSource, OverlaySource, Source
+
+if TYPE_CHECKING:
+    from trimtab.activedata.active import ActiveData
+    from trimtab.activedata.storage.catalog_entries import BrokerEntry
+
+
+class DatasetStatus(msgspec.Struct, frozen=True):
+    """A dataset and how many records it has."""
+
+    name: str
+    active: bool
+    records_count: int
+
+
+class FeedStatus(msgspec.Struct, frozen=True):
+    """A feed, whether it runs, and what became of its records."""
+
+    name: str
+    dataset: str
+    source: str
+    running: bool
+    accepted_count: int
+    repeated_count: int
+    rejected_count: int
+    error: str | None
+
+
+class ChannelStatus(msgspec.Struct, frozen=True):
+    """A channel, how far it is behind, and what it did since the process started."""
+
+    name: str
+    period_s: float | None
+    subscriptions_count: int
+    behind_count: int
+    executions_count: int
+    results_count: int
+    last_latency_s: float | None
+    last_execution_s: float | None
+    skipped_s: float
+    skipped_count: int
+    put_aside_count: int
+    error: str | None
+
+
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """A broker, its subscriptions, and for how long it has asked for nothing."""
+
+    name: str
+    address: str
+    subscriptions_count: int
+    silent_s: float | None
+    published_count: int | None = None
+    """Of a publishing broker: results that were published since the process started."""
+    error: str | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Everything at once."""
+
+    directory: str
+    spark: str
+    position: int
+    datasets: list[DatasetStatus]
+    feeds: list[FeedStatus]
+    channels: list[ChannelStatus]
+    brokers: list[BrokerStatus]
+
+
+def status(active: ActiveData) -> Status:
+    """What the process does at this moment."""
+    return Status(
+        directory=str(active.directory),
+        spark=active.views.master,
+        position=active.results_store.last_position,
+        datasets=[
+            DatasetStatus(each.entry.name, each.entry.active, each.store.rows_count())
+            for each in list(active.datasets.values())
+        ],
+        feeds=[
+            FeedStatus(
+                each.name,
+                each.dataset,
+                source_text(each.source),
+                each.running,
+                each.accepted_count,
+                each.repeated_count,
+                each.rejected_count,
+                each.error,
+            )
+            for each in active.catalog.feeds()
+        ],
+        channels=[_channel(active, name) for name in list(active.engine.channels)],
+        brokers=[_broker(active, each) for each in active.catalog.brokers()],
+    )
+
+
+def _broker(active: ActiveData, entry: BrokerEntry) -> BrokerStatus:
+    publishing = active.publishing.of(entry.id)
+    return BrokerStatus(
+        entry.name,
+        entry.address,
+        len(active.catalog.subscriptions(broker_id=entry.id)),
+        None if entry.seen_s is None else round(time.time() - entry.seen_s, 1),
+        None if publishing is None else publishing.published_count,
+        None if publishing is None else publishing.error,
+    )
+
+
+def _channel(active: ActiveData, name: str) -> ChannelStatus:
+    channel = active.engine.channels[name]
+    meters = channel.meters
+    return ChannelStatus(
+        channel.entry.name,
+        channel.entry.period_s,
+        channel.subscriptions.count,
+        active.datasets[channel.query.driver.lower()].last_sequence - channel.position,
+        meters.executions_count,
+        meters.results_count,
+        meters.last_latency_s,
+        meters.last_execution_s,
+        meters.skipped_s,
+        meters.skipped_count,
+        meters.put_aside_count,
+        meters.error,
+    )
+
+
+def source_text(source: Source) -> str:
+    """A source as its feed's definition names it."""
+    match source:
+        case DirectorySource(path=path):
+            return f"DIRECTORY '{path}'"
+        case HttpSource():
+            return "HTTP"
+        case OverlaySource(filter=wanted, broker=broker):
+            return f"OVERLAY '{wanted}' AT '{broker}'"

@@ -1,0 +1,1 @@
+"""Where results go: published into the overlay."""

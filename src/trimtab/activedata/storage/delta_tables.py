@@ -1,0 +1,215 @@
+"""One Delta table on disk with one writer: commits that are whole or not there, and what a commit remembers.
+
+A commit is on the disk, with its files, before anybody is told of it, and its version is written down as acknowledged.
+If the disk refuses any of this, the commit is taken back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from trimtab.activedata.errors import StorageError
+from trimtab.activedata.storage import delta_log
+from trimtab.activedata.storage.delta_log import AcknowledgedVersions
+from trimtab.activedata.storage.durable_files import make_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyarrow.compute import Expression
+
+logger = logging.getLogger(__name__)
+
+COMPACT_AFTER_COMMITS_COUNT: Final = 250
+"""Small files are put together after so many commits, so that readers open few."""
+
+KEEP_OLD_FILES_HOURS: Final = 1
+"""A reader that began before files were put together has so long to end."""
+
+
+class DeltaStore:
+    """A Delta table that this process alone writes.
+
+    A commit may carry marks (name -> number), which become visible together with its rows and stay readable:
+    how far a channel has come, how many records a dataset has.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, versions: AcknowledgedVersions) -> None:
+        self.path = path
+        self.schema = schema
+        self.lock = threading.RLock()
+        self._versions = versions
+        self._acknowledged = versions.acknowledged_version(path.name)
+        try:
+            delta_log.take_back_torn(path, self._acknowledged)
+            self._table: DeltaTable = self._opened()
+        except StorageError as error:
+            raise delta_log.damaged(path, str(error)) from None
+        except OSError as error:
+            raise delta_log.damaged(path, f"{error.filename or path}: {error.strerror or error}") from None
+        if self.version != self._acknowledged:
+            self._make_durable()
+        self._commits_count = 0
+
+    def _opened(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        if self._acknowledged is None and not delta_log.versions_of(self.path):
+            make_folder(self.path)
+            with _telling_storage_errors():
+                DeltaTable.create(str(self.path), self.schema, mode="ignore")
+        delta_log.check_commits(self.path, self._acknowledged)
+        with _telling_storage_errors("cannot be read"):
+            table = DeltaTable(str(self.path))
+            for file in (
+                table.get_add_actions(flatten=True).select(["path", "size_bytes"]).to_struct_array().to_pylist()
+            ):
+                delta_log.check_file(self.path / unquote(file["path"]), file["size_bytes"])
+        return table
+
+    @property
+    def version(self) -> int:
+        """The number of the newest commit."""
+        return int(self._table.version())
+
+    def mark(self, name: str) -> int | None:
+        """The number that the last commit with this mark carried."""
+        found = self._table.transaction_version(name)
+        return None if found is None else int(found)
+
+    def append(self, rows: pa.Table, marks: Mapping[str, int]) -> None:
+        """Add rows in one commit; when this returns they are on the disk, and if it raises none of them is there."""
+        from deltalake import write_deltalake
+
+        self._commit(lambda: write_deltalake(self._table, rows, mode="append", **_properties(marks)), marks)
+
+    def upsert(self, rows: pa.Table, key: str, marks: Mapping[str, int]) -> None:
+        """Add rows, each instead of the one with the same key, in one commit."""
+
+        def write() -> None:
+            merge = self._table.merge(
+                rows,
+                predicate=f"old.`{key}` = new.`{key}`",
+                source_alias="new",
+                target_alias="old",
+                **_properties(marks),
+            )
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+        self._commit(write, marks)
+
+    def delete(self, condition: str) -> None:
+        """Remove the rows for which a condition holds."""
+        self._commit(lambda: self._table.delete(condition, **_properties({})), {})
+
+    def _commit(self, write: Callable[[], object], marks: Mapping[str, int]) -> None:
+        with self.lock:
+            self._change(write, marks)
+            self._commits_count += 1
+            if self._commits_count % COMPACT_AFTER_COMMITS_COUNT == 0:
+                try:
+                    self.compact()
+                except StorageError as error:
+                    logger.warning("the small files of %s are not put together: %s", self.path, error)
+
+    def _change(self, write: Callable[[], object], marks: Mapping[str, int]) -> None:
+        """Make a commit that is durable when this returns, or that is not there."""
+        if self.version != self._acknowledged:  # what was refused could not be taken back either
+            self._take_back()
+        try:
+            with _telling_storage_errors():
+                write()
+        except StorageError:
+            self._reload()
+            if not marks or any(self.mark(name) != number for name, number in marks.items()):
+                self._take_back()
+                raise  # else the rows are there; what failed came after them
+        try:
+            self._make_durable()
+        except StorageError:
+            self._take_back()
+            raise
+
+    def _make_durable(self) -> None:
+        """Wait until the disk has the newest version, and write it down."""
+        with _telling_storage_errors():
+            first = 0 if self._acknowledged is None else self._acknowledged + 1
+            delta_log.sync_commits(self.path, first, self.version)
+        self._versions.acknowledge_version(self.path.name, self.version)
+        self._acknowledged = self.version
+
+    def _take_back(self) -> None:
+        """Return to the version that was acknowledged last."""
+        with _telling_storage_errors():
+            delta_log.take_back(self.path, 0 if self._acknowledged is None else self._acknowledged + 1)
+        self._reload()
+
+    def _reload(self) -> None:
+        from deltalake import DeltaTable
+
+        with _telling_storage_errors():
+            self._table = DeltaTable(str(self.path))
+
+    def compact(self) -> None:
+        """Put small files together and remove those that no reader needs."""
+        with self.lock:
+            self._change(lambda: self._table.optimize.compact(**_properties({})), {})
+            # Only what is on the disk for sure makes old files superfluous.
+            hours = KEEP_OLD_FILES_HOURS
+            self._change(
+                lambda: self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, **_properties({})),
+                {},
+            )
+            with _telling_storage_errors():
+                self._table.cleanup_metadata()
+
+    def files(self) -> tuple[int, list[str]]:
+        """The newest version and the Parquet files that hold it."""
+        with self.lock:
+            return self.version, list(self._table.file_uris())
+
+    def rows_count(self) -> int:
+        """How many rows the newest version has."""
+        with self.lock:
+            return int(self._table.count())
+
+    def read(self, columns: list[str] | None = None, where: Expression | None = None) -> pa.Table:
+        """Read rows; files whose statistics exclude the condition are not opened."""
+        with self.lock:
+            dataset = self._table.to_pyarrow_dataset()
+        table: pa.Table = dataset.to_table(columns=columns, filter=where)
+        return table
+
+
+def _properties(marks: Mapping[str, int]) -> dict[str, Any]:
+    """What a commit carries; old commits are not removed with it, for it is not durable yet."""
+    from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+
+    transactions = [Transaction(name, number) for name, number in marks.items()]
+    transactions.append(Transaction(delta_log.END_MARK, 0))
+    return {
+        "commit_properties": CommitProperties(app_transactions=transactions),
+        "post_commithook_properties": PostCommitHookProperties(cleanup_expired_logs=False),
+    }
+
+
+class _telling_storage_errors:  # noqa: N801 (reads as a phrase after `with`)
+    """What the disk refuses becomes an error that says so."""
+
+    def __init__(self, what: str = "the disk did not take it") -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        from deltalake.exceptions import DeltaError
+
+        if isinstance(error, (OSError, DeltaError)):
+            reason = str(error).partition("\n")[0]
+            raise StorageError(f"{self._what}: {reason}") from error

@@ -1,1 +1,0 @@
-"""Moving subscribers between brokers so that no broker carries too much."""

@@ -1,0 +1,4 @@
+"""Moves of clients between brokers: transitions, the order of a publisher's stays, and who is asked to move.
+
+Begin with `transitions`.
+"""

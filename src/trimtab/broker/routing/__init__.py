@@ -1,0 +1,4 @@
+"""Routing tables: which advertisements and subscriptions came from where, and what is told to whom.
+
+Begin with `tables`.
+"""

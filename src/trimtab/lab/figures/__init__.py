@@ -1,0 +1,1 @@
+"""Figures of runs, studies and grids, drawn from records."""

@@ -1,0 +1,1 @@
+"""Reports over all runs of a folder, computed by Spark SQL. Begin with `report`."""

@@ -1,0 +1,130 @@
+"""Figures of a report: metrics over settings, figures of the papers' studies, and what records tell over time.
+
+What is drawn is computed by Spark SQL; a few hundred numbers leave it for a figure, however many rows there are. Each
+figure is a file of DIR/figures, and inside the page.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from trimtab.lab.figures.style import COLOURS, pyplot
+from trimtab.lab.reports.html_page import picture
+from trimtab.lab.reports.tables import quoted, setting
+from trimtab.lab.studies.claims import FigureWanted
+from trimtab.protocol.records import RecordsError
+from trimtab.simulation.scenarios.study import FigurePart, Study, find_study
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIGURES: Final = "figures"
+
+
+class Line(NamedTuple):
+    """A line of a figure, with how far values are from it."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    deviations: Sequence[float] | None = None
+
+
+class Pictures:
+    """Draws figures, keeps them as files and gives them as parts of a page."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FIGURES
+        self.count = 0
+
+    def draw(self, file_name: str, title: str, x_label: str, lines: Sequence[Line]) -> str:
+        """One figure, as a part of a page."""
+        plt = pyplot()
+        figure, axes = plt.subplots(layout="constrained")
+        for number, line in enumerate(lines):
+            colour = COLOURS[number % len(COLOURS)]
+            if line.deviations is None:
+                axes.plot(line.x, line.y, color=colour, label=line.name)
+            else:
+                axes.errorbar(
+                    line.x,
+                    line.y,
+                    yerr=line.deviations,
+                    color=colour,
+                    marker="o",
+                    markersize=3,
+                    capsize=2,
+                    label=line.name,
+                )
+        axes.set_title(title)
+        axes.set_xlabel(x_label)
+        if all(value >= 0 for line in lines for value in line.y):
+            axes.set_ylim(bottom=0)
+        axes.legend()
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", dpi=100)
+        plt.close(figure)
+        path = self._folder / f"{file_name}.png"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(drawn.getvalue())
+        except OSError as error:
+            raise RecordsError(f"{path}: cannot be written: {error.strerror or error}") from None
+        self.count += 1
+        return picture(title, drawn.getvalue())
+
+
+def setting_picture(spark: SparkSession, pictures: Pictures, wanted: FigureWanted) -> str:
+    """A metric over a setting, a line for each policy; nothing if there are no such runs."""
+    x = f"try_cast({setting(wanted.x)} AS DOUBLE)"
+    name = "policy" if wanted.by is None else setting(wanted.by)
+    meant = "".join(f" AND {setting(key)} = {quoted(value)}" for key, value in wanted.of.items())
+    rows = spark.sql(
+        f"SELECT {name} AS name, {x} AS x, avg(value) AS y, coalesce(stddev_pop(value), 0) AS d FROM runs "
+        f"WHERE scenario = {quoted(wanted.scenario)} AND metric = {quoted(wanted.metric)} AND {x} IS NOT NULL{meant} "
+        "GROUP BY 1, 2 ORDER BY 1, 2"
+    ).collect()
+    if not rows:
+        return ""
+    lines = _lines(rows)
+    chosen = "".join(f"-{value}" for value in wanted.of.values() if value)
+    return pictures.draw(f"{wanted.scenario}-{wanted.metric}-over-{wanted.x}{chosen}", wanted.title, wanted.x, lines)
+
+
+def study_pictures(spark: SparkSession, pictures: Pictures) -> dict[str, str]:
+    """The figures of every study of the simulator that was run, by its name."""
+    rows = spark.sql(
+        "SELECT scenario, metric AS name, point AS x, avg(value) AS y, coalesce(stddev_pop(value), 0) AS d FROM runs "
+        "WHERE point IS NOT NULL AND settings = '{}' GROUP BY scenario, metric, point ORDER BY scenario, metric, point"
+    ).collect()
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(row["scenario"] for row in rows):
+        study = find_study(name)
+        if study is not None:
+            lines = {line.name: line for line in _lines([row for row in rows if row["scenario"] == name])}
+            found[name] = "".join(_study_picture(pictures, study, part, lines) for part in study.figure)
+    return found
+
+
+def _study_picture(pictures: Pictures, study: Study, part: FigurePart, lines: dict[str, Line]) -> str:
+    drawn = [
+        lines[metric]._replace(x=[float(study.values[int(place)]) for place in lines[metric].x])
+        for metric in part.metrics
+        if metric in lines
+    ]
+    title = f"Figure {part.number}: {part.title}"
+    return pictures.draw(f"{study.name}-{part.number}", title, study.parameter, drawn) if drawn else ""
+
+
+def _lines(rows: Sequence[Any]) -> list[Line]:
+    """Rows with name, x, y and d as lines, by their names."""
+    by_name: dict[str, list[Any]] = {}
+    for row in rows:
+        by_name.setdefault(row["name"] or "the scenario's own", []).append(row)
+    return [
+        Line(name, [row["x"] for row in of_name], [row["y"] for row in of_name], [row["d"] for row in of_name])
+        for name, of_name in by_name.items()
+    ]

@@ -1,0 +1,1 @@
+"""Running networks from outside: status, restarts, and networks of processes on this machine."""

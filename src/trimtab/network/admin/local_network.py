@@ -1,0 +1,372 @@
+"""A network of broker processes on this machine, for tests, notebooks and `trimtab up`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from trimtab.network.admin.status import ask_status
+from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_proof import proved
+from trimtab.network.failover.replication_settings import ReplicationSettings
+from trimtab.network.links.address import Address
+from trimtab.network.loops import run_aside
+from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.policies.delay.config import DelayConfig
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.protocol.frames import BrokerStatus
+
+READY_WITHIN_S: Final = 60.0
+STOP_WITHIN_S: Final = 10.0
+LOOK_AGAIN_AFTER_S: Final = 0.03
+
+
+class NetworkError(RuntimeError):
+    """A broker did not start or has died; the message names it."""
+
+
+class Network:
+    """Broker processes of one network.
+
+        with Network.from_file("examples/seven.toml") as network:
+            print(network.address("B1"))
+
+    Or without a file, with free ports of this machine: `Network.of(["B1", "B2"], [("B1", "B2")])`.
+    """
+
+    def __init__(
+        self,
+        plan: NetworkPlan,
+        file: str | Path | None = None,
+        *,
+        log: IO[bytes] | None = None,
+        quiet: bool = True,
+        records: str | Path | None = None,
+    ) -> None:
+        """With `records` each broker writes its load records to that folder."""
+        self.plan = plan
+        self._file = file
+        self._log = log
+        self._options = ["--stop-with", str(os.getpid()), *(["--quiet"] if quiet else [])]
+        self._records = records
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._replicas: dict[str, Life] = {}
+        """Processes that have taken the place of those that were started here."""
+        self._standbys: dict[Address, subprocess.Popen[bytes]] = {}
+        self._former: list[subprocess.Popen[bytes]] = []
+        """Those that were started here and whose place others have by now."""
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Network:
+        """The network that a file describes."""
+        return cls(read_network_file(path), path)
+
+    @classmethod
+    def of(
+        cls,
+        brokers: Sequence[str],
+        links: Iterable[tuple[str, str]] = (),
+        options: NetworkOptions | None = None,
+        *,
+        replication: ReplicationSettings | None = None,
+        standbys_count: int = 0,
+        log: IO[bytes] | None = None,
+    ) -> Network:
+        """Brokers on free ports of this machine, and processes that stand by."""
+        addresses = [Address("127.0.0.1", port) for port in free_ports(len(brokers) + standbys_count)]
+        plan = NetworkPlan(
+            tuple(BrokerEntry(name, address) for name, address in zip(brokers, addresses, strict=False)),
+            tuple(LinkEntry(first, second) for first, second in links),
+            options or NetworkOptions(),
+            replication=replication,
+            standbys=tuple(addresses[len(brokers) :]),
+        )
+        return cls(plan, log=log)
+
+    def address(self, broker: str) -> str:
+        """Where a broker listens."""
+        return str(self.plan.broker(broker).listen)
+
+    def pid(self, broker: str) -> int:
+        """The process of a broker, as far as is known here."""
+        replica = self._replicas.get(broker)
+        return self._processes[broker].pid if replica is None else replica.pid
+
+    def start(self, until: Callable[[], bool] | None = None) -> None:
+        """Start every broker and wait until all links are up, or until there is no more need."""
+        try:
+            for entry in self.plan.brokers:
+                self.start_broker(entry.name)
+            self.refill_standbys()
+            self.wait_until_ready(until=until)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_broker(self, name: str) -> None:
+        """Start one broker, without waiting for it."""
+        before = self._processes.get(name)
+        if before is not None and before.poll() is None:
+            self._former.append(before)
+        records = [] if self._records is None else ["--records", str(self._records)]
+        self._processes[name] = self._start("broker", name, str(self._plan_file()), *records)
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "trimtab", *arguments, *self._options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._log,
+            start_new_session=True,
+        )
+
+    def refill_standbys(self) -> None:
+        """Start a process at each address of the plan where none stands by; one that became a broker has left it."""
+        for address in self.plan.standbys:
+            process = self._standbys.get(address)
+            has_left = process is not None and (process.poll() is not None or self._is_replica(process.pid))
+            if process is None or has_left:
+                if process is not None:
+                    self._former.append(process)
+                self._standbys[address] = self._start("standby", str(self._plan_file()), "--listen", str(address))
+
+    def all_stand_by(self) -> bool:
+        """Whether a process waits at each address of the plan that has one."""
+        return all(_listens(address) for address in self.plan.standbys)
+
+    def _is_replica(self, pid: int) -> bool:
+        return any(replica.pid == pid for replica in self._replicas.values())
+
+    def stop_broker(self, name: str) -> int:
+        """End one broker, as SIGTERM does; returns its exit code."""
+        process = self._processes.pop(name)
+        process.terminate()
+        return _wait(process)
+
+    def end_replica(self, name: str) -> None:
+        """End a process that has taken the place of one that was started here, as SIGTERM does."""
+        replica = self._replicas.pop(name)
+        replica.stop()
+        _wait_for_replica(replica)
+
+    def wait_for_end(self, name: str) -> int:
+        """Wait until a broker has ended by itself; returns its exit code."""
+        return self._processes[name].wait(STOP_WITHIN_S)
+
+    def wait_until_ready(self, within_s: float = READY_WITHIN_S, until: Callable[[], bool] | None = None) -> None:
+        """Wait until every broker listens and all links are up, and all who stand by are there."""
+        ends_s = time.monotonic() + within_s
+        self._wait_for_standbys(ends_s, until)
+        waiting = [entry.name for entry in self.plan.brokers]
+        while waiting and not (until is not None and until()):
+            self.check_alive()
+            waiting = [name for name in waiting if not self._is_ready(name)]
+            if waiting and time.monotonic() > ends_s:
+                raise NetworkError(f"not ready after {within_s:g} s: {', '.join(waiting)}")
+            if waiting:
+                time.sleep(LOOK_AGAIN_AFTER_S)
+
+    def kill_broker(self, name: str) -> None:
+        """End one broker without a word, as kill -9 does, whichever process it is by now."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        if pid == self._processes[name].pid:
+            self._processes[name].wait(STOP_WITHIN_S)
+
+    def look_for_replicas(self, statuses: Mapping[str, BrokerStatus | None]) -> list[tuple[str, int]]:
+        """Brokers that other processes than before are by now, with their numbers.
+
+        They are ended with this network, so only those count that prove to be its brokers (`process_proof.py`).
+        """
+        found: list[tuple[str, int]] = []
+        for name, status in statuses.items():
+            if status is None or name not in self._processes or status.pid == self.pid(name):
+                continue
+            replica = proved(name, self.address(name), status.session)
+            if replica is not None:
+                self._replicas[name] = replica
+                found.append((name, replica.pid))
+        return found
+
+    def _wait_for_standbys(self, ends_s: float, until: Callable[[], bool] | None) -> None:
+        for address in self._standbys:
+            while not (until is not None and until()) and not _listens(address):
+                if time.monotonic() > ends_s:
+                    raise NetworkError(f"nobody stands by at {address}")
+                time.sleep(LOOK_AGAIN_AFTER_S)
+
+    def has_replica(self, name: str) -> bool:
+        """Whether another process than the first is a broker, and runs."""
+        return name in self._replicas and self._replicas[name].is_running()
+
+    def dead(self) -> list[tuple[str, int]]:
+        """Brokers whose first process has ended, with its exit code."""
+        return [(name, code) for name, process in self._processes.items() if (code := process.poll()) is not None]
+
+    def check_alive(self) -> None:
+        """Raise an error if a broker has died."""
+        for name, code in self.dead():
+            raise NetworkError(f"broker {name} has ended with exit code {code}")
+
+    def status(self) -> dict[str, BrokerStatus | None]:
+        """How every broker is, None for those that do not answer."""
+        return run_aside(ask_all(self.plan))
+
+    def stop(self) -> None:
+        """End all brokers."""
+        if any(process.poll() is not None for process in self._processes.values()):
+            self.look_for_replicas(self.status())
+        processes = [*self._processes.values(), *self._standbys.values(), *self._former]
+        for process in processes:
+            process.terminate()
+        for replica in self._replicas.values():
+            replica.stop()
+        for process in processes:
+            _wait(process)
+        for replica in self._replicas.values():
+            _wait_for_replica(replica)
+        self._processes.clear()
+        self._replicas.clear()
+        self._standbys.clear()
+        self._former.clear()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def __enter__(self) -> Network:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def _is_ready(self, name: str) -> bool:
+        try:
+            return not run_aside(ask_status(self.plan.broker(name).listen)).links_missing
+        except (OSError, TimeoutError):
+            return False
+
+    def _plan_file(self) -> str | Path:
+        if self._file is not None:
+            return self._file
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="trimtab-")
+            Path(self._temporary.name, "network.toml").write_text(plan_text(self.plan), encoding="utf-8")
+        return Path(self._temporary.name, "network.toml")
+
+
+async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
+    """How every broker of a network is, None for those that do not answer."""
+
+    async def ask(entry: BrokerEntry) -> BrokerStatus | None:
+        try:
+            return await ask_status(entry.listen)
+        except (OSError, TimeoutError):
+            return None
+
+    answers = await asyncio.gather(*(ask(entry) for entry in plan.brokers))
+    return {entry.name: answer for entry, answer in zip(plan.brokers, answers, strict=True)}
+
+
+def plan_text(plan: NetworkPlan) -> str:
+    """A network as the text of a network file.
+
+    >>> from trimtab.network.network_file import parse_network
+    >>> plan = Network.of(["B1", "B2"], [("B1", "B2")]).plan
+    >>> parse_network(plan_text(plan)) == plan
+    True
+    """
+    lines = ["[network]"]
+    for key in plan.options.__struct_fields__:
+        value = getattr(plan.options, key)
+        if key.endswith("covering"):
+            value = "on" if value else "off"
+        lines.append(f"{key} = {_toml(value)}")
+    if plan.padres != PadresConfig():
+        lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
+    if plan.delay != DelayConfig():
+        chosen = msgspec.to_builtins(plan.delay)
+        lines += ["", "[delay]", *(f"{key} = {_toml(value)}" for key, value in chosen.items())]
+    if plan.relocation != RelocationConfig():
+        settings = msgspec.to_builtins(plan.relocation)
+        lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+    if plan.replication is not None:
+        settings = {key: value for key, value in msgspec.to_builtins(plan.replication).items() if value != ()}
+        lines += ["", "[replication]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+    for address in plan.standbys:
+        lines += ["", "[[standby]]", f'listen = "{address}"']
+    if plan.protection is not None:
+        limits = msgspec.to_builtins(plan.protection)
+        lines += ["", "[protection]", *(f"{key} = {_toml(value)}" for key, value in limits.items())]
+    for entry in plan.brokers:
+        lines += ["", "[[broker]]"]
+        for key in entry.__struct_fields__:
+            value = getattr(entry, key)
+            if value is not None:
+                lines.append(f"{key} = {_toml(str(value) if isinstance(value, Address) else value)}")
+    for link in plan.links:
+        lines += ["", "[[link]]", f'between = ["{link.first}", "{link.second}"]']
+        if link.via is not None:
+            lines.append(f'via = "{link.via}"')
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_toml(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())} }}"
+    return json.dumps(value) if isinstance(value, str) else str(value)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _wait_for_replica(replica: Life) -> None:
+    ends_s = time.monotonic() + STOP_WITHIN_S
+    while replica.is_running():
+        if time.monotonic() > ends_s:
+            replica.end()
+            return
+        time.sleep(LOOK_AGAIN_AFTER_S)
+
+
+def _listens(address: Address) -> bool:
+    try:
+        socket.create_connection((address.host, address.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

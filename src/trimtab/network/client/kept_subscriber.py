@@ -1,0 +1,108 @@
+"""A subscriber that stores what it is told and goes on, after its process was killed, where it had stored last.
+
+The broker keeps what is not stored, for as long as it keeps a session that is not connected (`client_lease_s`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from trimtab.client.config import ClientConfig, EarlierLife
+from trimtab.language import Filter
+from trimtab.network.client.client import Client
+from trimtab.network.client.subscription import Delivery
+from trimtab.network.links.address import Address
+from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.protocol.kept_link import Place
+from trimtab.protocol.link import LinkConfig
+
+WINDOW_COUNT: Final = 4_096
+"""Messages that the broker sends before the first of them is stored."""
+
+
+class KeptSession(msgspec.Struct, frozen=True):
+    """What is to be stored together with what was taken, so that another life can go on after it."""
+
+    name: str
+    session: str
+    broker_session: str
+    place: Place
+
+
+class KeptSubscriber:
+    """The deliveries of some filters, in batches; each is sent again until it is said to be stored.
+
+    subscriber = await KeptSubscriber.connect("127.0.0.1:7001", [Filter.parse("a > 1")], "reader")
+    deliveries, kept = await subscriber.take(1.0)
+    ...  # store both, durably
+    subscriber.stored(kept)
+    """
+
+    def __init__(self, client: Client, config: ClientConfig) -> None:
+        self._client = client
+        self._config = config
+        self._waiting: list[Delivery] = []
+        self._news = asyncio.Event()
+
+    @classmethod
+    async def connect(
+        cls, address: str | Address, filters: Sequence[Filter], name: str, earlier: KeptSession | None = None
+    ) -> KeptSubscriber:
+        """Subscribe, or go on after an earlier life; a `ForgottenError` says that the broker knows nothing of it."""
+        where = Address.parse(address) if isinstance(address, str) else address
+        config = ClientConfig(
+            name=earlier.name if earlier else f"{name}-{secrets.token_hex(4)}",
+            session=earlier.session if earlier else secrets.token_hex(5),
+            link=LinkConfig(WINDOW_COUNT, RETRANSMIT_AFTER_S, WINDOW_COUNT),
+            stores=True,
+            earlier=EarlierLife(earlier.broker_session, earlier.place, tuple(filters)) if earlier else None,
+        )
+        client = Client(where, config)
+        subscriber = cls(client, config)
+        if earlier is not None:
+            client.take_up(subscriber._hand_over)
+        await client.begin()
+        try:
+            client.check()
+            if earlier is None:
+                await client.subscribe(*filters, callback=subscriber._hand_over)
+        except BaseException:
+            await client.close()
+            raise
+        return subscriber
+
+    def _hand_over(self, delivery: Delivery) -> None:
+        self._waiting.append(delivery)
+        self._news.set()
+
+    async def take(self, within_s: float) -> tuple[list[Delivery], KeptSession]:
+        """All that has come, or what comes next within a time, and what to store with it."""
+        if not self._waiting:
+            self._client.check()
+            self._news.clear()
+            try:
+                async with asyncio.timeout(within_s):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+        taken, self._waiting = self._waiting, []
+        broker_session, place = self._client.arrived()
+        return taken, KeptSession(self._config.name, self._config.session, broker_session, place)
+
+    @property
+    def beginning(self) -> KeptSession:
+        """What to store of a new subscriber before it takes anything."""
+        return KeptSession(self._config.name, self._config.session, self._client.arrived()[0], Place())
+
+    def stored(self, kept: KeptSession) -> None:
+        """What was taken with it is stored: the broker may forget that."""
+        self._client.stored(kept.place)
+
+    async def close(self, *, leaves: bool) -> None:
+        """End the subscriptions, or only this life."""
+        await self._client.close(leaves=leaves)

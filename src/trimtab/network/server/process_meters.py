@@ -1,0 +1,98 @@
+"""What a broker's process measures of itself, told to the broker's meters: rates, sizes, waiting times and memory.
+
+Nothing is modelled, except that a broker that keeps to a configured processor tells the time that this one would take.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trimtab.broker.core import Broker
+from trimtab.broker.meters import QueueDelay
+from trimtab.network.clock import now_s
+from trimtab.network.server.capacity import Capacity
+from trimtab.network.server.process_memory import resident_bytes
+from trimtab.protocol.events import LoadMeasured
+from trimtab.protocol.frames import Ack, Payload
+
+SAMPLES_COUNT: Final = 8
+"""Waiting times are means over so many looks at the queues."""
+
+SIZE_WEIGHT: Final = 0.02
+"""What one frame counts in the mean size of publications: the last fifty or so make it."""
+
+
+class ProcessMeters:
+    """Feeds the meters of one broker."""
+
+    def __init__(self, broker: Broker, capacity: Capacity | None) -> None:
+        self._broker = broker
+        self._capacity = capacity
+        self._input_delay = QueueDelay(SAMPLES_COUNT)
+        self._output_delay = QueueDelay(SAMPLES_COUNT)
+        self._input_waits_s = 0.0
+        self._arrived_count = 0
+        self._in_count = 0
+        self._out_count = 0
+        self._data_count = 0
+        self._begun_bytes = resident_bytes()[0]
+        self._output_waits_s = 0.0
+        self._publication_bytes = broker.publication_bytes
+
+    def worked(self, started_s: float) -> None:
+        """A turn is over that began then: what has arrived, was matched, and has entered output queues since the last.
+
+        What is in the input tells what has arrived, so that nothing needs to be counted where frames come in.
+        """
+        broker, meters = self._broker, self._broker.meters
+        counters = broker.counters
+        data_count = broker.data_count
+        matched_count = counters.publications_in_count - self._in_count
+        arrived_count = matched_count + data_count - self._data_count
+        self._data_count = data_count
+        if arrived_count <= 0 and matched_count == 0:
+            return
+        ended_s = now_s()
+        if arrived_count > 0:
+            self._arrived_count += arrived_count
+            meters.arrived(ended_s, arrived_count)
+        if matched_count == 0:
+            return
+        self._in_count = counters.publications_in_count
+        capacity = self._capacity
+        modelled_s = 0.0 if capacity is None else capacity.matching_s(len(broker.tables.subscriptions))
+        meters.matched(matched_count * modelled_s or ended_s - started_s, self._input_waits_s, ended_s, matched_count)
+        queued_count = counters.publications_out_count - self._out_count
+        if queued_count:
+            self._out_count = counters.publications_out_count
+            meters.queued_output(round(queued_count * self._publication_bytes), ended_s)
+
+    def sent(self, frame: Payload | Ack, size_bytes: int) -> None:
+        """A frame was written; one that begins with a publication holds nothing else, for control comes first."""
+        if type(frame) is Payload and type(frame.messages[0]) is bytes:
+            mean_bytes = size_bytes / len(frame.messages)
+            self._publication_bytes += SIZE_WEIGHT * (mean_bytes - self._publication_bytes)
+
+    def look(self, time_s: float) -> None:
+        """At steady times: how long messages wait in queues."""
+        broker = self._broker
+        counters = broker.counters
+        self._input_waits_s = self._input_delay.read(
+            time_s, entered_count=self._arrived_count, queued_count=broker.data_count
+        )
+        self._output_waits_s = self._output_delay.read(
+            time_s,
+            entered_count=counters.publications_out_count + counters.control_out_count,
+            queued_count=sum(peer.link.queued_count for peer in broker.peers.values()),
+        )
+
+    def measured(self) -> LoadMeasured:
+        """What is to be told to the broker."""
+        return LoadMeasured(self._memory_bytes(), self._output_waits_s, self._publication_bytes)
+
+    def _memory_bytes(self) -> int:
+        """What the broker's work takes: the process has grown by so much since it began.
+
+        Load is estimated in proportion to subscriptions, and the program itself is not.
+        """
+        return max(resident_bytes()[0] - self._begun_bytes, 0)

@@ -1,0 +1,1 @@
+"""The emergency application of the Big Active Data paper, end to end. Begin with `application`."""

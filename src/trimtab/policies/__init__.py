@@ -1,0 +1,4 @@
+"""Everything that decides: who moves where, which brokers double.
+
+Begin with `api`, what a policy sees and may ask for.
+"""

@@ -1,0 +1,1 @@
+"""A naive balancer as a baseline: random clients to a random broker that is less loaded."""

@@ -1,0 +1,54 @@
+"""A broker's load as it tells it to others and hears it from them, for policies that have their own way of deciding.
+
+Source: A. Cheung, dynamic load balancing in distributed content-based publish/subscribe (thesis, 2006), sections
+3.3.1.1 and 3.3.2 (equation 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.load.indices import LoadIndices, smoothed_indices
+from trimtab.policies.api import Action, Host, Tell
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.padres.decisions import Status
+from trimtab.policies.padres.edge import resources_of
+from trimtab.policies.padres.snapshot import BrokerLoad, broker_load, broker_load_to_values, has_news
+
+
+class LoadTelling:
+    """Reads the load of a broker, smooths it, and tells it when there is news."""
+
+    def __init__(self, host: Host, cluster: str, config: PadresConfig, refresh_period_s: float, now_s: float) -> None:
+        self.status = Status.OK
+        self._host = host
+        self._cluster = cluster
+        self._config = config
+        self._refresh_period_s = refresh_period_s
+        self._smoothed: LoadIndices | None = None
+        self._told: BrokerLoad | None = None
+        self._told_s = now_s
+
+    def read(self, now_s: float) -> BrokerLoad:
+        """Take a reading; returns the smoothed load with the present status."""
+        self._smoothed = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
+        return self.load(now_s)
+
+    def load(self, now_s: float, balanced_with: Sequence[str] = ()) -> BrokerLoad:
+        """The load as it was read last."""
+        return broker_load(
+            self._host.name,
+            self._cluster,
+            self.status,
+            resources_of(self._host, self._smoothed or self._host.load(now_s)),
+            client_count=len(self._host.clients()),
+            balanced_with=balanced_with,
+        )
+
+    def tell(self, now_s: float, *, always: bool = False) -> list[Action]:
+        """Tell the load if it changed by more than the thresholds, or if nothing was told for long."""
+        load = self.load(now_s)
+        if not always and not has_news(load, self._told, now_s - self._told_s, self._refresh_period_s, self._config):
+            return []
+        self._told, self._told_s = load, now_s
+        return [Tell(broker_load_to_values(load))]

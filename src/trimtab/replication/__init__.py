@@ -1,1 +1,0 @@
-"""Replacing and doubling brokers on demand."""

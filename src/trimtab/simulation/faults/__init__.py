@@ -1,0 +1,1 @@
+"""Faults as declared data: deaths, separations, cuts, misbehaving clients, and what carries them out."""
