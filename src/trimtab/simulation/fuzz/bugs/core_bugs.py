@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from trimtab.broker import core, input_queues
+from trimtab.broker import core
 from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.core import Broker
+from trimtab.broker.flow import input_queues
 from trimtab.broker.flow.input_queues import InputQueues
 from trimtab.broker.routing.confirmations import Confirmations
 from trimtab.broker.routing.forwarding import CoveredSubscriptions
