@@ -58,6 +58,9 @@ class Break:
         self.is_wide = False
         self.is_own = False
         """Whether all publishers are concerned, whatever way their publications take."""
+        self.has_moved = False
+        """Whether this client has moved since: an answer may come straight to it, whose publisher's publications went
+        through the broker of the break to where this client was."""
         self.is_over = False
         """Whether answers have had their time."""
 
@@ -106,12 +109,17 @@ class Gaps:
         self._unsure = Break("", self._last, now_s)
         self.is_open = True
 
+    def moved(self) -> None:
+        """This client's stay at a broker is over, and what comes next comes from another one."""
+        for each in self._breaks.values():
+            each.has_moved = True
+
     def given_up(self, reason: str, now_s: float) -> list[GapNotice]:
         """What waits for this client at a broker is given up."""
         return self._begin(Break(f"own {now_s}", self._last, now_s, reason))
 
     def heard(self, message: Gap, now_s: float, before: Mapping[str, Position] | None = None) -> list[GapNotice]:
-        """A broker says that something may be lost; `before` is what was delivered before, if not what is now."""
+        """A broker says that something may be lost; `before` is what was delivered before a move, if one has ended."""
         if message.publisher and message.first:
             return [GapNotice(message.publisher, message.first, message.last, message.reason, message.session)]
         known = self._breaks.get(message.id)
@@ -131,7 +139,7 @@ class Gaps:
             begun.before, begun.next = self._unsure.before, self._unsure.next
         if message.is_own:
             self._unsure = None
-        begun.is_wide, begun.is_own = message.is_wide, message.is_own
+        begun.is_wide, begun.is_own, begun.has_moved = message.is_wide, message.is_own, before is not None
         told = self._begin(begun)
         for answer in self._early.pop(message.id, {}).values():
             told += self._answered(begun, answer)
@@ -161,7 +169,7 @@ class Gaps:
         publisher = message.publisher
         if publisher in known.settled:
             return []
-        if not (message.has_crossed or known.is_own):
+        if not (message.has_crossed or known.is_own or known.has_moved):
             known.answered.setdefault(publisher, _NOWHERE)
             return []
         last = message.last or None

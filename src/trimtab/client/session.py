@@ -475,6 +475,7 @@ class ClientSession:
         """The old broker has sent all that it alone had; go on with the new one."""
         old_broker = self.broker
         move.phase = "settling"
+        self._gaps.moved()
         self.link, self.broker, self._broker_session, self.stay = move.link, move.broker, move.broker_session, move.stay
         self._told = move.told
         self._confirmed = {each.id: None for each in move.confirmed if each.id in self._advertisements}

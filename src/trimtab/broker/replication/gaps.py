@@ -256,8 +256,11 @@ class Gaps:
         self._send_on("", answer, now_s)
 
     def _filters_of(self, peer: Peer) -> tuple[Filter, ...]:
-        """What a publisher has announced since it came, if that is known: otherwise its answers go to all."""
-        if peer.is_leaving or peer.name in self._narrowed:
+        """What a publisher has announced whenever it published, if that is known: otherwise its answers go to all.
+
+        What one has ended that published at an earlier incarnation, or elsewhere, is not known here.
+        """
+        if peer.is_leaving or peer.name in self._narrowed or peer.accepted_before:
             return ()
         tables = self._broker.tables
         filters = tuple(tables.advertisements[id].filter for id in peer.advertisements)
