@@ -167,7 +167,7 @@ class Gaps:
 
     def _answered(self, known: Break, message: Gap) -> list[GapNotice]:
         publisher = message.publisher
-        if publisher in known.settled:
+        if publisher in known.settled or (known.is_over and publisher in known.answered):
             return []
         if not (message.has_crossed or known.is_own or known.has_moved):
             known.answered.setdefault(publisher, _NOWHERE)

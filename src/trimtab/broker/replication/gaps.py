@@ -34,6 +34,9 @@ BREAKS_MAX_COUNT: Final = 64
 FILTERS_MAX_COUNT: Final = 16
 """An answer about a publisher with more advertisements goes to all who want anything."""
 
+ASKED_AGAIN_WITHIN_S: Final = 60.0
+"""So long after a neighbour's break its next incarnation is asked again: the first may have died unanswered."""
+
 ANSWERS_MAX_COUNT: Final = 1_000
 """A broker answers for so many publishers of its own; of the others open intervals are told."""
 
@@ -65,6 +68,8 @@ class Gaps:
         """Breaks about which publishers of an earlier incarnation are asked who have yet to say what was accepted."""
         self._narrowed: dict[str, None] = {}
         """Clients here that have ended an advertisement."""
+        self._breaks_of: dict[str, dict[str, float]] = {}
+        """By neighbour: the breaks that it has told of itself lately, and when."""
 
     # ---- what is known of the incarnation before ----
 
@@ -212,7 +217,12 @@ class Gaps:
 
     def passes(self, source: Peer, message: Gap, now_s: float) -> None:
         """A mark or an answer, whose turn has come, goes on to those who may be concerned."""
-        lossy = self._breaks.get(message.id, {})
+        if not message.publisher and self._is_of(message.id, source.name):
+            breaks = self._breaks_of.setdefault(source.name, {})
+            breaks[message.id] = now_s
+            if len(breaks) > BREAKS_MAX_COUNT:
+                del breaks[next(iter(breaks))]
+        lossy = self._lossy_of(message.id)
         if message.publisher and (lossy is None or source.name in lossy):
             message = _crossed(message)
         self._send_on(source.name, message, now_s)
@@ -220,6 +230,23 @@ class Gaps:
     def asked(self, source: Peer, message: GapQuestion, now_s: float) -> None:
         """A broker has lost something and asks what publishers have published."""
         self._ask(source.name, message, now_s)
+
+    def neighbour_learned(self, neighbour: str, now_s: float) -> None:
+        """A neighbour knows all routes: if it has begun breaks before, it may have died before publishers answered."""
+        for id, at_s in self._breaks_of.get(neighbour, {}).items():
+            if now_s < at_s + ASKED_AGAIN_WITHIN_S:
+                self._broker.send(neighbour, GapQuestion(id=id), now_s)
+
+    def _lossy_of(self, id: str) -> dict[str, None] | None:
+        """From which neighbours publications were lost at a break (None: all), as far as this broker began it."""
+        if id in self._breaks:
+            return self._breaks[id]
+        return None if self._is_of(id, self._broker.name) else {}
+
+    @staticmethod
+    def _is_of(id: str, broker: str) -> bool:
+        """Whether an incarnation of a broker began a break."""
+        return id.startswith(f"{broker} ")
 
     def _ask(self, source: str, message: GapQuestion, now_s: float) -> None:
         """Answer for publishers here, behind what they have published, and ask all brokers behind."""
@@ -241,7 +268,7 @@ class Gaps:
         """Say what was accepted of a publisher here, and to whom that matters."""
         if not _publishes(peer):
             return
-        lossy = self._breaks.get(id, {})
+        lossy = self._lossy_of(id)
         answer = Gap(
             id=id,
             publisher=peer.name,

@@ -271,6 +271,7 @@ class Takeover:
             self.look_for_returned(now_s)
             return
         self._learners.pop(peer.name, None)
+        broker.gaps.neighbour_learned(peer.name, now_s)
         broker.records.look_for_guardian(now_s)
         broker.reach.only_behind(peer, message.names, now_s)
         queue = self._wait_ready.pop(peer.name, None)
