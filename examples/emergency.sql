@@ -1,1 +1,1 @@
-../src/trimtab/lab/emergency.sql
+../src/trimtab/operations/emergency/emergency.sql
