@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: a package for each group of commands. Begin with `main`, which names every command."""

@@ -7,26 +7,26 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import (
-    active_commands,
-    bench_commands,
-    coordinator_command,
-    demo_command,
-    drain_command,
-    lab_commands,
-    language_commands,
-    link_commands,
-    load_command,
-    log_commands,
-    move_command,
-    network_commands,
-    plan_command,
-    policy_command,
-    replace_commands,
-    restart_commands,
-    simulation_commands,
-    tour,
-)
+from trimtab.cli import language_commands
+from trimtab.cli.active import commands as active_commands
+from trimtab.cli.bench import commands as bench_commands
+from trimtab.cli.lab import commands as lab_commands
+from trimtab.cli.lab.figures import figures
+from trimtab.cli.network import commands as network_commands
+from trimtab.cli.network import links as link_commands
+from trimtab.cli.network import log as log_commands
+from trimtab.cli.network.coordinator import coordinator
+from trimtab.cli.network.drain import drain
+from trimtab.cli.network.move import move
+from trimtab.cli.network.policy import policy
+from trimtab.cli.network.replace import assist, replace, standby
+from trimtab.cli.network.restart import restart
+from trimtab.cli.operations.demo import demo
+from trimtab.cli.operations.load import load
+from trimtab.cli.operations.plan import plan
+from trimtab.cli.operations.tour import tour
+from trimtab.cli.records.story import sessions, story
+from trimtab.cli.simulation import commands as simulation_commands
 from trimtab.matching.engines import EngineError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
@@ -41,30 +41,32 @@ app = typer.Typer(
 app.command("match")(language_commands.match)
 app.command("relate")(language_commands.relate)
 app.command("cover")(language_commands.cover)
-app.command("demo")(demo_command.demo)
-app.command("tour")(tour.tour)
+app.command("demo")(demo)
+app.command("tour")(tour)
 app.command("up")(network_commands.up)
 app.command("broker")(network_commands.broker)
 app.command("sub")(network_commands.sub)
 app.command("pub")(network_commands.pub)
 app.command("status")(network_commands.status)
-app.command("load")(load_command.load)
-app.command("plan")(plan_command.plan)
-app.command("policy")(policy_command.policy)
+app.command("load")(load)
+app.command("plan")(plan)
+app.command("policy")(policy)
 app.add_typer(active_commands.app, name="active")
-app.command("coordinator")(coordinator_command.coordinator)
+app.command("coordinator")(coordinator)
 app.add_typer(link_commands.app, name="link")
 app.add_typer(log_commands.app, name="log")
-app.command("replace")(replace_commands.replace)
-app.command("assist")(replace_commands.assist)
-app.command("restart")(restart_commands.restart)
-app.command("drain")(drain_command.drain)
-app.command("standby")(replace_commands.standby)
-app.command("move")(move_command.move)
+app.command("replace")(replace)
+app.command("assist")(assist)
+app.command("restart")(restart)
+app.command("drain")(drain)
+app.command("standby")(standby)
+app.command("move")(move)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
 app.add_typer(lab_commands.app, name="lab")
-simulation_commands.add_record_commands(app)
+app.command("sessions")(sessions)
+app.command("story")(story)
+app.command("figures")(figures)
 
 
 def _print_version(wanted: bool) -> None:

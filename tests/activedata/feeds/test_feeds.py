@@ -17,8 +17,8 @@ from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, found_ids, re
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.cli.active.overlay import Overlay
 from trimtab.cli.main import app
-from trimtab.cli.overlay import Overlay
 from trimtab.network.admin.local_network import free_ports
 
 TRIMTAB = (sys.executable, "-m", "trimtab", "active")

@@ -18,7 +18,7 @@ from tests.activedata.test_channels import REPORTS, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData
 from trimtab.activedata.execution.spark_views import SparkViews
-from trimtab.cli.overlay import Overlay
+from trimtab.cli.active.overlay import Overlay
 from trimtab.network.admin.local_network import free_ports
 
 THERE = "class = 'REPORT' AND n IS NOT NULL AND reportId IS NOT NULL AND event IS NOT NULL AND x IS NOT NULL"

@@ -18,7 +18,7 @@ from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.status import status
-from trimtab.cli.overlay import Overlay
+from trimtab.cli.active.overlay import Overlay
 from trimtab.network.admin.local_network import free_ports
 from trimtab.network.client.subscription import Delivery
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab.cli.crisis_lines import attack_lines
+from trimtab.cli.simulation.crisis_lines import attack_lines
 from trimtab.simulation.faults.attacks import AttackKind, AttackSummary
 from trimtab.simulation.scenarios.run import ScenarioRun
 from trimtab.simulation.scenarios.scenario import ScenarioError, read_scenario

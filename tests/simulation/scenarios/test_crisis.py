@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from trimtab.cli.crisis_lines import crisis_lines
+from trimtab.cli.simulation.crisis_lines import crisis_lines
 from trimtab.simulation.scenarios.crisis_watch import CrisisSummary
 from trimtab.simulation.scenarios.run import ScenarioRun, Summary
 from trimtab.simulation.scenarios.scenario import ScenarioError, parse_scenario, read_scenario

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
-from trimtab.cli.network_commands import JsonOption, NetworkArgument, plan_of
-from trimtab.cli.simulated_records import simulated_records
+from trimtab.cli.network.commands import JsonOption, NetworkArgument, plan_of
+from trimtab.cli.simulation.simulated_records import simulated_records
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -209,7 +209,7 @@ def _keep(out: str, made: Plan, present: Present) -> None:
 
 
 def _show(made: Plan) -> None:
-    from trimtab.cli.plan_tables import brokers_table, network_table, plan_lines, spread_table
+    from trimtab.cli.operations.plan_tables import brokers_table, network_table, plan_lines, spread_table
 
     console = _console()
     typer.echo(
@@ -243,7 +243,7 @@ def _compare(described: NetworkPlan, folder: str, for_s: float, *, as_json: bool
 
         typer.echo(json.dumps(msgspec.to_builtins(found)))
         return
-    from trimtab.cli.plan_tables import comparison_table
+    from trimtab.cli.operations.plan_tables import comparison_table
 
     _console().print(comparison_table(found))
     fewest, most = found.moves_predicted_count

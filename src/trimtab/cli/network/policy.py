@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
-from trimtab.cli.network_commands import NetworkArgument, plan_of
+from trimtab.cli.network.commands import NetworkArgument, plan_of
 
 if TYPE_CHECKING:
     from trimtab.network.network_file import BrokerEntry, NetworkPlan

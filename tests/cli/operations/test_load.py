@@ -8,12 +8,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from trimtab import Network
-from trimtab.cli.load_command import most_linked, weakest_edge
 from trimtab.cli.main import app
+from trimtab.cli.operations.load import most_linked, weakest_edge
 from trimtab.network.admin.local_network import plan_text
 from trimtab.network.network_file import read_network_file
 
-HOTSPOT = Path(__file__).parents[2] / "examples" / "hotspot.toml"
+HOTSPOT = Path(__file__).parents[3] / "examples" / "hotspot.toml"
 
 
 def trimtab(*arguments: str) -> tuple[int, str]:

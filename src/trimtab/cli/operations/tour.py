@@ -136,7 +136,7 @@ def _show_covering(say: Say) -> None:
 
 
 def _show_routing(say: Say) -> None:
-    from trimtab.cli.routing_example import LINKS, Table, deliver, flood, subscribe
+    from trimtab.cli.operations.routing_example import LINKS, Table, deliver, flood, subscribe
     from trimtab.language import Filter, Publication
 
     announced = Filter.parse("a > 1")

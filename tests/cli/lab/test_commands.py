@@ -56,7 +56,7 @@ def test_the_studies_that_come_along_are_listed() -> None:
 
 
 def test_policies_are_compared_with_a_table_and_curves(tmp_path: Path) -> None:
-    own = Path(__file__).parents[2] / "examples" / "own_policy.py"
+    own = Path(__file__).parents[3] / "examples" / "own_policy.py"
     short = ("duration_s=60", "rate.0.at_s=60", "balance.change_s=60", "balance.joined_s=20")
     compared = lab(
         *("compare", "padres-local", "--policies", "none", "--policy", f"{own}:Even", "--seeds", "1"),

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimtab.cli import figure_commands, story_commands
-from trimtab.cli.coordination_tables import run_coordination_and_tell
-from trimtab.cli.explore_command import sim_explore
-from trimtab.cli.fuzz_commands import sim_fuzz
 from trimtab.cli.input_lines import printable, refuse
-from trimtab.cli.relocation_tables import run_relocation_and_tell
-from trimtab.cli.replication_commands import replication_table
-from trimtab.cli.replication_tables import run_replication_and_tell
-from trimtab.cli.simulated_records import simulated_records
-from trimtab.cli.study_tables import run_and_tell
+from trimtab.cli.simulation.coordination_tables import run_coordination_and_tell
+from trimtab.cli.simulation.explore import sim_explore
+from trimtab.cli.simulation.fuzz import sim_fuzz
+from trimtab.cli.simulation.relocation_tables import run_relocation_and_tell
+from trimtab.cli.simulation.replication_table_one import replication_table
+from trimtab.cli.simulation.replication_tables import run_replication_and_tell
+from trimtab.cli.simulation.simulated_records import simulated_records
+from trimtab.cli.simulation.study_tables import run_and_tell
 
 if TYPE_CHECKING:
     from trimtab.simulation.scenarios.run import Summary
@@ -32,13 +31,6 @@ app = typer.Typer(
 @app.callback()
 def _group() -> None:
     pass
-
-
-def add_record_commands(main: typer.Typer) -> None:
-    """Add the commands that tell and draw what runs have recorded."""
-    main.command("sessions")(story_commands.sessions)
-    main.command("story")(story_commands.story)
-    main.command("figures")(figure_commands.figures)
 
 
 @app.command("list")
@@ -241,7 +233,7 @@ def _print_summary(summary: Summary, cpu_s: float) -> None:
     ):
         typer.echo(f"{label:<13} {value}")
     if summary.crisis is not None:
-        from trimtab.cli.crisis_lines import attack_lines, crisis_lines
+        from trimtab.cli.simulation.crisis_lines import attack_lines, crisis_lines
 
         attack = summary.attack
         for line in crisis_lines(summary.crisis) if attack is None else attack_lines(attack):

@@ -20,8 +20,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from trimtab.cli.demo_view import live_view, progress_line, summary_lines
 from trimtab.cli.main import app
+from trimtab.cli.operations.demo_view import live_view, progress_line, summary_lines
 from trimtab.network.admin.local_network import Network, plan_text
 from trimtab.network.client.client import Client
 from trimtab.operations.demonstration import demonstration

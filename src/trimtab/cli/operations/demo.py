@@ -125,14 +125,14 @@ async def _shown(demonstration: Demonstration, *, as_json: bool) -> DemoSummary:
     if sys.stdout.isatty():
         from rich.live import Live
 
-        from trimtab.cli.demo_view import live_view
+        from trimtab.cli.operations.demo_view import live_view
 
         with Live(auto_refresh=False, transient=True) as live:
             while not working.done():
                 live.update(live_view(demonstration, *live.console.size), refresh=True)
                 await asyncio.wait([working], timeout=REFRESH_EVERY_S)
     else:
-        from trimtab.cli.demo_view import progress_line
+        from trimtab.cli.operations.demo_view import progress_line
 
         if demonstration.note is not None:
             typer.echo(demonstration.note)
@@ -145,7 +145,7 @@ async def _shown(demonstration: Demonstration, *, as_json: bool) -> DemoSummary:
 def _tell(options: DemoOptions, summary: DemoSummary, demonstration: Demonstration, *, as_json: bool) -> None:
     import msgspec
 
-    from trimtab.cli.demo_view import summary_lines
+    from trimtab.cli.operations.demo_view import summary_lines
 
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
     (options.out / MARK).write_text(text + "\n", encoding="utf-8")

@@ -3,7 +3,7 @@
 from typer.testing import CliRunner
 
 from trimtab.cli.main import app
-from trimtab.cli.routing_example import LINKS, Table, deliver, flood, subscribe
+from trimtab.cli.operations.routing_example import LINKS, Table, deliver, flood, subscribe
 from trimtab.language import Filter, Publication
 
 

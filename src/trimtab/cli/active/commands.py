@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from trimtab.cli.active_service import ActiveService, RefusedRequest
-from trimtab.cli.emergency_command import scenario
+from trimtab.cli.active.emergency import scenario
+from trimtab.cli.active.service import ActiveService, RefusedRequest
 from trimtab.cli.input_lines import STDIN, printable, refuse
 
 DIRECTORY: Final = "active-data"
@@ -66,7 +66,7 @@ def start(  # noqa: PLR0917 (each one is an option)
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.activedata.execution.spark import LOCAL_MASTER, SparkSettings
     from trimtab.activedata.service.http import Service
-    from trimtab.cli.overlay import Overlay
+    from trimtab.cli.active.overlay import Overlay
     from trimtab.network.failover.process_identity import Life
 
     companion = None if stop_with is None else Life.of_process(stop_with)

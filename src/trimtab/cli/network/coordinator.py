@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trimtab.cli.input_lines import refuse
-from trimtab.cli.network_commands import NetworkArgument, plan_of
+from trimtab.cli.network.commands import NetworkArgument, plan_of
 
 
 def coordinator(  # noqa: PLR0917 (each one is an option)

@@ -10,7 +10,7 @@ from trimtab import Network
 from trimtab.cli.main import app
 from trimtab.network.admin.local_network import plan_text
 
-HOTSPOT = Path(__file__).parents[2] / "examples" / "hotspot.toml"
+HOTSPOT = Path(__file__).parents[3] / "examples" / "hotspot.toml"
 
 
 def trimtab(*arguments: str) -> tuple[int, str]:
@@ -36,7 +36,7 @@ def test_the_policy_of_a_running_network_is_changed_and_taken_back(tmp_path: Pat
             "B2": ("padres", ["edge-broker of B0"]),
         }
         assert trimtab("policy", "padres", str(file))[0] == 0  # it is so already
-        own = f"{Path(__file__).parents[2] / 'examples' / 'own_policy.py'}:Even"
+        own = f"{Path(__file__).parents[3] / 'examples' / 'own_policy.py'}:Even"
         refused = trimtab("policy", own, str(file))
         coordinated = trimtab("policy", "coordinated", str(file))
         network.stop_broker("B2")

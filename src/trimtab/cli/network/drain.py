@@ -56,7 +56,7 @@ def drain(  # noqa: PLR0917 (each one is an option)
     """
     import asyncio
 
-    from trimtab.cli.network_commands import plan_of
+    from trimtab.cli.network.commands import plan_of
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab.cli.input_lines import refuse
-from trimtab.cli.network_commands import JsonOption, NetworkArgument, RecordsOption, plan_of, record_files, run_client
+from trimtab.cli.network.commands import JsonOption, NetworkArgument, RecordsOption, plan_of, record_files, run_client
 
 if TYPE_CHECKING:
     from trimtab.network.network_file import NetworkPlan

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from trimtab.cli.grid_runs import aligned, run_grid_and_tell
+from trimtab.cli.simulation.grid_runs import aligned, run_grid_and_tell
 
 if TYPE_CHECKING:
     from trimtab.lab.studies.relocation_runs import RelocationGrid

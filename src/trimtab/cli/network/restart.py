@@ -34,7 +34,7 @@ def restart(
     """
     import asyncio
 
-    from trimtab.cli.network_commands import plan_of
+    from trimtab.cli.network.commands import plan_of
     from trimtab.network.admin.rolling_restart import RestartProblem, restart_broker
 
     plan = plan_of(network)

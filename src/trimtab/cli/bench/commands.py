@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from trimtab.cli.bench_attacks_command import bench_attacks
-from trimtab.cli.bench_durable_command import bench_durable
-from trimtab.cli.bench_nemesis_command import bench_nemesis
-from trimtab.cli.bench_report_command import bench_report
-from trimtab.cli.bench_restart_command import bench_restart
+from trimtab.cli.bench.attacks import bench_attacks
+from trimtab.cli.bench.durable import bench_durable
+from trimtab.cli.bench.nemesis import bench_nemesis
+from trimtab.cli.bench.report import bench_report
+from trimtab.cli.bench.restart import bench_restart
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def bench_plane(
     """
     import msgspec
 
-    from trimtab.cli.bench_plane_tables import print_plane_tables
+    from trimtab.cli.bench.plane_tables import print_plane_tables
     from trimtab.lab.bench.matching_memory import MeasurementError
     from trimtab.lab.bench.plane.goals import judge
     from trimtab.lab.bench.plane.plane import PEERS, QUICK, PlaneBench, run_plane_bench

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from trimtab.cli.input_lines import STDIN, placed, printable, refuse
-from trimtab.cli.replace_commands import replica_order
+from trimtab.cli.network.replace import replica_order
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.language.durations import parse_duration_s
 from trimtab.protocol.channels import STREAM_MARK, is_stream, parse_channel
@@ -53,7 +53,7 @@ def up(network: NetworkArgument, records: RecordsOption = None) -> None:
     Example:
       trimtab up examples/seven.toml
     """
-    from trimtab.cli.network_up import run_network
+    from trimtab.cli.network.up import run_network
 
     plan = plan_of(network)
     with record_files(records, "up", network):
@@ -99,7 +99,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     """
     import logging
 
-    from trimtab.cli.process_end import serve_to_the_end
+    from trimtab.cli.network.process_end import serve_to_the_end
     from trimtab.network.server.broker_process import SecondReplicaError, serve
     from trimtab.network.server.publication_log import PublicationLogError
     from trimtab.network.server.state_file import StateFileError
@@ -187,7 +187,7 @@ def sub(  # noqa: PLR0917 (each one is an option)
       trimtab sub --coordinator 127.0.0.1:7100 --site 3,4 "class = 'STOCK'"
       trimtab sub --broker 127.0.0.1:7003 "class = 'WAVE' AND height > 2" --within 1.5s
     """
-    from trimtab.cli.network_clients import subscribe_and_print
+    from trimtab.cli.network.clients import subscribe_and_print
     from trimtab.network.client.client import Client
 
     if for_s is not None and not 0 < for_s < math.inf:
@@ -255,7 +255,7 @@ def pub(
       trimtab pub --broker 127.0.0.1:7001 "[class,'STOCK'],[symbol,'YHOO'],[volume,300001]"
       generate-quotes | trimtab pub --broker 127.0.0.1:7001 --name quotes -
     """
-    from trimtab.cli.network_clients import publish_all, publish_lines
+    from trimtab.cli.network.clients import publish_all, publish_lines
     from trimtab.network.client.client import Client
 
     address = _address(broker)
@@ -300,9 +300,9 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
     else:
         from rich.console import Console
 
-        from trimtab.cli.balancing_table import balancing_table, has_policy
-        from trimtab.cli.channels_table import channels_table, has_channels
-        from trimtab.cli.network_up import (
+        from trimtab.cli.network.balancing_table import balancing_table, has_policy
+        from trimtab.cli.network.channels_table import channels_table, has_channels
+        from trimtab.cli.network.up import (
             disks_table,
             failures_table,
             fences_table,

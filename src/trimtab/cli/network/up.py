@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trimtab.cli.balancing_table import balancing_table, has_policy
 from trimtab.cli.input_lines import printable
+from trimtab.cli.network.balancing_table import balancing_table, has_policy
 from trimtab.cli.stop_signals import StopSignals
 from trimtab.network.admin.local_network import Network, NetworkError, ask_all
 from trimtab.network.network_file import NetworkPlan

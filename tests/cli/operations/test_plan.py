@@ -19,7 +19,7 @@ from trimtab.network.admin.local_network import plan_text
 from trimtab.network.client.client import Client
 
 WITHIN_S = 120.0
-HOTSPOT = Path(__file__).parents[2] / "examples" / "hotspot.toml"
+HOTSPOT = Path(__file__).parents[3] / "examples" / "hotspot.toml"
 
 
 def trimtab(*arguments: str) -> tuple[int, str]:

@@ -1,0 +1,1 @@
+"""The commands of active data: `trimtab active`. Begin with `commands`."""

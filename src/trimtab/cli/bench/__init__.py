@@ -1,0 +1,1 @@
+"""The benchmark commands: `trimtab bench`. Begin with `commands`."""

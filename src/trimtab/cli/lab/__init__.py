@@ -1,0 +1,1 @@
+"""The commands of experiments: `trimtab lab` and `trimtab figures`."""

@@ -1,0 +1,1 @@
+"""The commands on a running network: start it, publish, subscribe, watch it, change it. Begin with `commands`."""

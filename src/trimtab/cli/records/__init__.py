@@ -1,0 +1,1 @@
+"""The commands that tell what records hold: `trimtab sessions` and `trimtab story`."""

@@ -1,0 +1,1 @@
+"""The commands that simulate: `trimtab sim` and what it prints. Begin with `commands`."""
