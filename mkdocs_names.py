@@ -1,6 +1,6 @@
 """A page that names something in backticks which does not exist fails the build.
 
-What counts as a name: words with an underscore, a dot, a capital inside or a call's brackets, and files of the code. Such a
+What counts as a name: words with an underscore, a dot, a capital inside or brackets of a call, and files of code. Such a
 word must stand somewhere in the sources, tests or examples, and `Class.member` must be a member of that class.
 """
 
