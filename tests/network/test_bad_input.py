@@ -112,8 +112,8 @@ def said(message: object) -> bytes:
         (struct.pack(">I", FRAME_MAX_BYTES + 1) + b"x" * 300_000, "a frame of 2,097,153 bytes"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a frame of 1,195,725,856 bytes"),
         (Ack(1), "the first frame must be a greeting (hello)"),
-        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 2 to 3 is"),
-        (Hello(9, "client", "mallory", "m1", 1, version_min=4), "protocol version 9 is not spoken here, but 2 to 3 is"),
+        (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 2 to 4 is"),
+        (Hello(9, "client", "mallory", "m1", 1, version_min=4), "protocol version 9 is not spoken here, but 2 to 4 is"),
         (Hello(2, "client", "", "m1", 1), "the greeting's name is not the name of this connection"),
         (Hello(2, "client", "B1", "m1", 1), "B1 is this broker's own name"),
     ],
@@ -168,7 +168,7 @@ def test_who_speaks_only_version_1_is_told_in_words_whatever_it_says_next(raw: R
         framed(msgspec.msgpack.encode([1, 0, 0, [subscription]])),  # payloads were arrays of four
         framed(msgspec.msgpack.encode([2, 0, 0, [["", "old", 1, {"a": 1}, 0.0, "5f3a", 0]]])),
     )
-    assert raw.goodbye() == "protocol version 1 is not spoken here, but 2 to 3 is"
+    assert raw.goodbye() == "protocol version 1 is not spoken here, but 2 to 4 is"
 
 
 def test_with_a_later_version_that_also_speaks_this_one_this_one_is_spoken(raw: Raw) -> None:
@@ -197,7 +197,7 @@ def test_a_client_is_told_that_a_broker_speaks_only_version_1() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
         answered = thread.submit(answer)
-        with pytest.raises(ClientError, match="protocol version 1 is not spoken here, but 2 to 3 is"):
+        with pytest.raises(ClientError, match="protocol version 1 is not spoken here, but 2 to 4 is"):
             BlockingClient(f"127.0.0.1:{server.getsockname()[1]}")
         answered.result()
 

@@ -34,10 +34,14 @@ def write(plan: NetworkPlan, folder: Path, version: int) -> Path:
     return file
 
 
-def line(folder: Path, level: Acknowledges = "received") -> Network:
-    """Four brokers in a row that are kept at the version before the present one."""
+WITHOUT_LEAVING = 2
+"""The last version that has no message with which a broker says that it leaves."""
+
+
+def line(folder: Path, level: Acknowledges = "received", version: int = VERSION - 1) -> Network:
+    """Four brokers in a row that are kept at a version, the one before the present one if none is given."""
     options = NetworkOptions(acknowledges=level, disk=str(folder / "disk") if level == "durable" else "")
-    return Network.from_file(write(Network.of(BROKERS, LINKS, options).plan, folder, VERSION - 1))
+    return Network.from_file(write(Network.of(BROKERS, LINKS, options).plan, folder, version))
 
 
 def restart(file: Path, *arguments: str) -> Result:
@@ -81,7 +85,7 @@ def test_a_rolling_upgrade_loses_nothing(level: Acknowledges, tmp_path: Path) ->
 
 
 def test_a_broker_leaves_a_network_whose_brokers_do_not_know_how_that_is_said(tmp_path: Path) -> None:
-    with line(tmp_path) as network:
+    with line(tmp_path, version=WITHOUT_LEAVING) as network:
         assert restart(write(network.plan, tmp_path, VERSION), "B4").exit_code == 0
 
         async def work() -> tuple[Result, dict[str, dict[str, int]]]:
@@ -99,11 +103,11 @@ def test_a_broker_leaves_a_network_whose_brokers_do_not_know_how_that_is_said(tm
 
 
 def test_a_broker_that_is_kept_at_a_version_takes_no_message_of_a_later_one(tmp_path: Path) -> None:
-    with line(tmp_path) as network:
+    with line(tmp_path, version=WITHOUT_LEAVING) as network:
         network.stop_broker("B4")
         with RawPeer(network.address("B3")) as peer:
             greeting = peer.greet("B4", "8-8-ff@elsewhere", epoch=9, version_min=VERSION_MIN)
             assert isinstance(greeting, Hello)
-            assert (greeting.version, greeting.version_min) == (VERSION - 1, VERSION_MIN)
+            assert (greeting.version, greeting.version_min) == (WITHOUT_LEAVING, VERSION_MIN)
             peer.say(Leaving())
-            assert peer.goodbye() == f"not a frame: a message that version {VERSION - 1} of the protocol does not have"
+            assert peer.goodbye() == f"not a frame: a message that version {WITHOUT_LEAVING} of the protocol does not have"

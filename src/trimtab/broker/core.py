@@ -46,6 +46,7 @@ from trimtab.broker.sessions import Sessions
 from trimtab.broker.stages import Stage
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
+from trimtab.matching.announcements import objection_of
 from trimtab.policies.api import (
     Agent,
     AgentEvent,
@@ -117,7 +118,7 @@ from trimtab.protocol.messages import (
     is_control,
     one_hop_further,
 )
-from trimtab.protocol.versions import is_known
+from trimtab.protocol.versions import spoken
 
 
 class Broker:
@@ -800,9 +801,10 @@ class Broker:
         peer.accepted_sequence = 0
         peer.last_sequence = message.sequence
         peer.accepted_owed = True
-        objection = "no advertisement of this client announces the publication"
-        if peer.announcements is not None and peer.announcements.announce(message.values):
-            objection = "" if self.gatekeeper is None else self.gatekeeper.objection_to(message)
+        if peer.announcements is None:
+            objection = objection_of((), message.values)
+        elif not (objection := peer.announcements.objection(message.values)) and self.gatekeeper is not None:
+            objection = self.gatekeeper.objection_to(message)
         if objection:
             self.refuse(peer, f"{message.publisher}:{message.sequence}", objection, now_s)
             return False
@@ -947,13 +949,14 @@ class Broker:
     def send(self, name: str, message: AnyMessage, now_s: float) -> None:
         """Put a message into the output queue for a neighbour, client or agent."""
         peer = self.peers.get(name)
-        if peer is not None and is_known(message, peer.version):
+        said = None if peer is None else spoken(message, peer.version)
+        if peer is not None and said is not None:
             self._maybe_sendable[name] = None
-            if is_control(message):
-                peer.link.enqueue(message, now_s)
+            if is_control(said):
+                peer.link.enqueue(said, now_s)
                 self.counters.control_out_count += 1
             else:
-                peer.queue.append(message)
+                peer.queue.append(said)
                 if self.safe is not None:
                     self.safe.retention.note(peer.link)
 

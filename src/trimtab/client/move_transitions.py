@@ -48,7 +48,8 @@ from typing import Literal
 from trimtab.client.config import ClientConfig
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.link import Link
-from trimtab.protocol.messages import Confirmed, Gap, KnownAdvertisement, KnownSubscription, MoveIn, Publish
+from trimtab.protocol.messages import VERSION, Confirmed, Gap, KnownAdvertisement, KnownSubscription, MoveIn, Publish
+from trimtab.protocol.versions import spoken
 
 Phase = Literal["reaching", "holding", "asked", "staying", "settling"]
 
@@ -117,8 +118,9 @@ class Move:
         advertisements: Sequence[KnownAdvertisement],
         now_s: float,
         accepted: int = 0,
+        version: int = VERSION,
     ) -> None:
-        """Ask the new broker to take the client in, with all its filters; perhaps again."""
+        """Ask the new broker, which speaks a version, to take the client in, with all its filters; perhaps again."""
         self.asked_count += 1
         self.is_refused = False
         self.told = dict.fromkeys([each.id for each in subscriptions] + [each.id for each in advertisements])
@@ -132,7 +134,9 @@ class Move:
             accepted=accepted,
             cause=self.cause,
         )
-        self.link.enqueue(request, now_s)
+        said = spoken(request, version)
+        assert said is not None
+        self.link.enqueue(said, now_s)
 
     @property
     def holds_old(self) -> bool:

@@ -23,7 +23,7 @@ from trimtab.client.move_transitions import Move
 from trimtab.client.requirements import Requirements
 from trimtab.client.withdrawals import EndedAdvertisements
 from trimtab.language import Filter, LanguageError, Publication, Value
-from trimtab.matching.announcements import Announcements
+from trimtab.matching.announcements import Announcements, objection_of
 from trimtab.protocol.channels import STREAM_MARK
 from trimtab.protocol.effects import (
     Close,
@@ -73,6 +73,7 @@ from trimtab.protocol.messages import (
     WireValue,
     is_control,
 )
+from trimtab.protocol.versions import OPEN_ADVERTISEMENTS, common_version
 
 
 class WindowFull(Exception):
@@ -93,6 +94,8 @@ class ClientSession:
         self.broker = ""
         self._broker_session = ""
         self._epochs = KnownEpochs()
+        self._versions: dict[str, int] = {}
+        """The version of the protocol that is spoken with each broker."""
         self.stay = 1
         """The number of the stay at the present broker."""
         self._stays_count = 1
@@ -167,6 +170,11 @@ class ClientSession:
         return id
 
     @property
+    def knows_open_advertisements(self) -> bool:
+        """Whether the present broker does; one that does not is told the attributes that they name, and no others."""
+        return self._versions.get(self.broker, VERSION) >= OPEN_ADVERTISEMENTS
+
+    @property
     def late_counts(self) -> dict[str, int]:
         """Deliveries that came later than wanted, by subscription."""
         return self._requirements.late_counts
@@ -214,7 +222,7 @@ class ClientSession:
             publication.values_by_name
         )
         if not goes_at_once and not self._will_announce(publication):
-            raise LanguageError("no advertisement of this client announces the publication")
+            raise LanguageError(self._objection_to(publication))
         if self.window_is_full:
             raise WindowFull(f"{self.config.publish_window_count:,} publications wait for acceptance")
         if sequence is not None and sequence < self._next_sequence:
@@ -247,6 +255,10 @@ class ClientSession:
         ours = self._advertisements.items()
         return any(id not in self._ending and filter.announces(publication) for id, filter in ours)
 
+    def _objection_to(self, publication: Publication) -> str:
+        ours = [filter for id, filter in self._advertisements.items() if id not in self._ending]
+        return objection_of(ours, publication.values_by_name)
+
     @property
     def window_is_full(self) -> bool:
         """Whether `publish` would be refused now."""
@@ -275,6 +287,7 @@ class ClientSession:
                 return self.receive(peer, frame, now_s)
             case Connected(peer=peer, hello=hello):
                 self._epochs.learn(peer, hello.epoch)
+                self._versions[peer] = common_version(hello, VERSION)
                 if hello.order == "any" and self._delivered is None:
                     self._delivered = DeliveredNumbers(self._last_delivered)
                     self._gaps.any_order = True
@@ -463,7 +476,7 @@ class ClientSession:
             KnownSubscription(id, filter, self._requirements.of(id)) for id, filter in self._subscriptions.items()
         ]
         announced = [KnownAdvertisement(id, filter) for id, filter in self._advertisements.items()]
-        move.ask(wanted, announced, now_s, self._accepted_until)
+        move.ask(wanted, announced, now_s, self._accepted_until, self._versions.get(move.broker, VERSION))
 
     def _ask_to_stay(self, move: Move, reason: str, now_s: float) -> None:
         """Ask the old broker to burn the stay; it knows whether that is too late."""
@@ -638,7 +651,8 @@ class ClientSession:
             if id not in self._told and (known is None or id in known):
                 self._told[id] = None
                 self._advertised_count += 1
-                self.link.enqueue(Advertise(id=id, filter=filter, number=self._advertised_count), now_s)
+                named = filter if self.knows_open_advertisements else filter.closed()
+                self.link.enqueue(Advertise(id=id, filter=named, number=self._advertised_count), now_s)
         for id, filter in self._subscriptions.items():
             if id not in self._told and (known is None or id in known):
                 self._told[id] = None

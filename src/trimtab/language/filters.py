@@ -8,9 +8,9 @@ import msgspec
 
 from trimtab.language import limits
 from trimtab.language.conditions import Condition, Wanted
-from trimtab.language.constraints import Constraint
+from trimtab.language.constraints import ANY_VALUE, Constraint
 from trimtab.language.errors import ContradictionError, LimitError, ParseError
-from trimtab.language.json_forms import predicates_from_data, read_json_filter
+from trimtab.language.json_forms import OPEN_MARK, decoded_filter, predicates_from_data, without_open_mark
 from trimtab.language.normal_form import constraint_of
 from trimtab.language.notation import read_filters
 from trimtab.language.predicates import Op, Predicate
@@ -32,12 +32,17 @@ class Filter:
     True
     """
 
-    __slots__ = ("_hash", "constraints")
+    __slots__ = ("_hash", "constraints", "is_open")
 
     constraints: dict[str, Constraint]
     """What is asked of each attribute, by name in ascending order; not to be changed."""
 
-    def __init__(self, predicates: Iterable[Predicate], budget: SearchBudget | None = None) -> None:
+    is_open: bool
+    """Whether the filter, read as an advertisement, admits attributes that it does not name."""
+
+    def __init__(
+        self, predicates: Iterable[Predicate], budget: SearchBudget | None = None, *, is_open: bool = False
+    ) -> None:
         given = predicates if isinstance(predicates, list) else list(predicates)
         _check_size(given)
         by_attribute: dict[str, list[Predicate]] = {}
@@ -45,6 +50,7 @@ class Filter:
             by_attribute.setdefault(predicate.attribute, []).append(predicate)
         budget = budget or SearchBudget()
         self.constraints = {name: constraint_of(name, by_attribute[name], budget) for name in sorted(by_attribute)}
+        self.is_open = is_open
         self._hash: int | None = None
 
     @classmethod
@@ -94,24 +100,48 @@ class Filter:
         >>> print(Filter.from_json('[["class", "eq", "STOCK"], ["volume", "isPresent", null]]'))
         [class,eq,'STOCK'],[volume,isPresent,*]
         """
-        return cls(read_json_filter(text))
+        return cls.from_data(decoded_filter(text))
 
     @classmethod
     def from_data(cls, data: object) -> Filter:
         """Make a filter from the decoded JSON form."""
-        return cls(predicates_from_data(data))
+        named = without_open_mark(data)
+        return cls(predicates_from_data(named), is_open=named is not data)
 
     def to_json(self) -> str:
-        """The filter as a JSON array of [attribute, operator, value].
+        """The filter as a JSON array of [attribute, operator, value]; an open one ends in "*".
 
-        >>> Filter.where(volume=5).to_json()
-        '[["volume","=",5]]'
+        >>> Filter.where(volume=5).to_json(), Filter.where(volume=5).opened().to_json()
+        ('[["volume","=",5]]', '[["volume","=",5],"*"]')
         """
         return msgspec.json.encode(self.to_data()).decode()
 
-    def to_data(self) -> list[tuple[str, str, Value | None]]:
+    def to_data(self) -> list[tuple[str, str, Value | None] | str]:
         """What `to_json` writes, not yet as text."""
-        return [(predicate.attribute, predicate.spelling, predicate.operand) for predicate in self.predicates]
+        named: list[tuple[str, str, Value | None] | str] = [
+            (predicate.attribute, predicate.spelling, predicate.operand) for predicate in self.predicates
+        ]
+        return [*named, OPEN_MARK] if self.is_open else named
+
+    def opened(self) -> Filter:
+        """The same filter as an open advertisement: it also admits attributes that it does not name.
+
+        >>> quotes, quote = Filter.parse("class = 'STOCK'"), {"class": "STOCK", "volume": 5}
+        >>> quotes.announces(quote), quotes.opened().announces(quote)
+        (False, True)
+        """
+        return self._with(is_open=True)
+
+    def closed(self) -> Filter:
+        """The same filter as an advertisement of the attributes that it names, and no others."""
+        return self._with(is_open=False)
+
+    def _with(self, *, is_open: bool) -> Filter:
+        if self.is_open is is_open:
+            return self
+        made = object.__new__(Filter)
+        made.constraints, made.is_open, made._hash = self.constraints, is_open, None
+        return made
 
     @property
     def predicates(self) -> list[Predicate]:
@@ -163,7 +193,8 @@ class Filter:
         """Whether this filter, read as an advertisement, announces something that the subscription wants.
 
         An announced attribute may be absent from a publication, but no publication carries an attribute that was not
-        announced; so every attribute that the subscription asks for must be announced, with a value in common.
+        announced; so every attribute that the subscription asks for must be announced, with a value in common. An open
+        advertisement announces every attribute that it does not name, with any value.
 
         >>> quotes = Filter.parse("[class,eq,'STOCK'],[symbol,isPresent,''],[volume,isPresent,0]")
         >>> quotes.intersects(Filter.parse("[class,eq,'STOCK'],[volume,>,5]"))
@@ -174,7 +205,10 @@ class Filter:
         announced, budget = self.constraints, SearchBudget()
         for name, constraint in subscription.constraints.items():
             ours = announced.get(name)
-            if ours is None or not ours.overlaps(constraint, budget):
+            if ours is None:
+                if not self.is_open:
+                    return False
+            elif not ours.overlaps(constraint, budget):
                 return False
         return True
 
@@ -187,14 +221,38 @@ class Filter:
         """
         for name, value in publication.items():
             constraint = self.constraints.get(name)
-            if constraint is None or not constraint.admits(value):
+            if constraint is None:
+                if not self.is_open:
+                    return False
+            elif not constraint.admits(value):
+                return False
+        return True
+
+    def announces_all(self, other: Filter) -> bool:
+        """Whether this filter, read as an advertisement, allows every publication that the other one allows.
+
+        >>> Filter.parse("[a,>,0],[b,isPresent,0]").announces_all(Filter.parse("[a,>,5]"))
+        True
+        >>> Filter.parse("[a,>,0]").opened().announces_all(Filter.parse("[b,=,1]").opened())
+        False
+        """
+        if other.is_open and not self.is_open:
+            return False
+        ours, theirs = self.constraints, other.constraints
+        if other.is_open and not all(ours[name].covers(ANY_VALUE) for name in ours.keys() - theirs.keys()):
+            return False
+        for name, constraint in theirs.items():
+            if name in ours:
+                if not ours[name].covers(constraint):
+                    return False
+            elif not self.is_open:
                 return False
         return True
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Filter):
             return NotImplemented
-        return self.constraints == other.constraints
+        return self.constraints == other.constraints and self.is_open is other.is_open
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -202,14 +260,19 @@ class Filter:
         return self._hash
 
     def __str__(self) -> str:
-        """The filter in the bracket notation; a filter that asks for nothing is written *."""
-        return ",".join(str(predicate) for predicate in self.predicates) or "*"
+        """The filter in the bracket notation; one that asks for nothing is written *, an open one ends in dots.
+
+        >>> print(Filter.parse("class = 'STOCK'").opened())
+        [class,eq,'STOCK'],...
+        """
+        named = ",".join(str(predicate) for predicate in self.predicates) or "*"
+        return f"{named},..." if self.is_open else named
 
     def __repr__(self) -> str:
-        return f"Filter.parse({str(self)!r})"
+        return f"Filter.parse({str(self.closed())!r}){'.opened()' if self.is_open else ''}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Filter, (self.predicates,))
+        return (_made_again, (self.predicates, self.is_open))
 
     def to_sql(self) -> str:
         """The filter in the notation for people.
@@ -218,6 +281,11 @@ class Filter:
         "symbol LIKE 'YH%' AND volume IS NOT NULL"
         """
         return " AND ".join(format_sql(predicate) for predicate in self.predicates) or "*"
+
+
+def _made_again(predicates: list[Predicate], is_open: bool) -> Filter:
+    """What a pickled filter becomes."""
+    return Filter(predicates, is_open=is_open)
 
 
 def _check_size(predicates: list[Predicate]) -> None:

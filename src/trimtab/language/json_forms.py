@@ -11,12 +11,27 @@ from trimtab.language import limits
 from trimtab.language.errors import LanguageError, LimitError, ParseError
 from trimtab.language.predicates import Predicate
 
+OPEN_MARK: Final = "*"
+"""The last element of an open advertisement's form."""
+
 _BYTE: Final = re.compile(r" \(byte (\d+)\)$")
 
 
 def read_json_filter(text: str | bytes) -> list[Predicate]:
     """Read a filter's predicates; null as a value, or none, asks for any value."""
-    return predicates_from_data(_decoded(text, limits.FILTER_TEXT_MAX_CHARS, "filter"))
+    return predicates_from_data(decoded_filter(text))
+
+
+def decoded_filter(text: str | bytes) -> object:
+    """A filter's JSON form, decoded."""
+    return _decoded(text, limits.FILTER_TEXT_MAX_CHARS, "filter")
+
+
+def without_open_mark(data: object) -> object:
+    """A filter's decoded JSON form without the mark of an open advertisement; the same object if there is none."""
+    if isinstance(data, (list, tuple)) and data and data[-1] == OPEN_MARK:
+        return data[:-1]
+    return data
 
 
 def read_json_publication(text: str | bytes) -> dict[str, object]:

@@ -8,6 +8,7 @@ import msgspec
 
 from trimtab.language import limits
 from trimtab.language.errors import LanguageError, LimitError, ParseError
+from trimtab.language.flattening import NESTED_TYPES, flattened
 from trimtab.language.json_forms import read_json_publication
 from trimtab.language.notation import read_publication
 from trimtab.language.values import Value, check_name, check_value, format_name, format_value
@@ -21,6 +22,11 @@ class Publication(Mapping[str, Value]):
     203400
     >>> print(quote)
     [class,'STOCK'],[symbol,'YHOO'],[volume,203400]
+
+    Values inside values get names with dots, places in a list are numbered from 0, and None means absent.
+
+    >>> print(Publication({"address": {"city": "Ayr", "zip": None}, "tags": ["new", "red"]}))
+    [address.city,'Ayr'],[tags.0,'new'],[tags.1,'red']
     """
 
     __slots__ = ("values_by_name",)
@@ -29,6 +35,8 @@ class Publication(Mapping[str, Value]):
     """The values as a plain dictionary, for matching; not to be changed."""
 
     def __init__(self, values: Mapping[str, object] | None = None, /, **more: object) -> None:
+        if values is not None and not isinstance(values, Mapping):
+            raise TypeError(f"a publication is made from names and their values, not from {_named_type(values)}")
         given: dict[str, object] = {**(values or {}), **more}
         if more and values and len(given) < len(values) + len(more):
             raise LanguageError(f"the attribute {min(more.keys() & values.keys())} is given twice")
@@ -36,6 +44,8 @@ class Publication(Mapping[str, Value]):
             raise LimitError(
                 f"a publication with {len(given):,} attributes; at most {limits.ATTRIBUTES_MAX_COUNT:,} are allowed"
             )
+        if any(type(value) in NESTED_TYPES for value in given.values()):
+            given = flattened(given)
         checked: dict[str, Value] = {}
         for name, value in given.items():
             check_name(name)
@@ -115,6 +125,15 @@ class Publication(Mapping[str, Value]):
 
 
 _set_values = Publication.__dict__["values_by_name"].__set__
+
+
+def _named_type(given: object) -> str:
+    """A kind of Python object in words.
+
+    >>> _named_type("text"), _named_type(5)
+    ('a text; read it with Publication.parse', 'int')
+    """
+    return "a text; read it with Publication.parse" if isinstance(given, str) else type(given).__name__
 
 
 def _comparable(values: dict[str, Value]) -> dict[str, tuple[bool, Value]]:

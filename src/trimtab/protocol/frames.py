@@ -62,7 +62,7 @@ def version_problem(hello: Hello, version_max: int = VERSION) -> str:
     """Why there is no version of the protocol that both ends speak, empty if there is one.
 
     >>> version_problem(Hello(1, "client", "ann", "1", 1))
-    'protocol version 1 is not spoken here, but 2 to 3 is'
+    'protocol version 1 is not spoken here, but 2 to 4 is'
     >>> version_problem(Hello(4, "client", "ann", "1", 1, version_min=2))
     ''
     """

@@ -14,7 +14,7 @@ import msgspec
 from trimtab.language import Filter, limits
 from trimtab.language.durations import DURATION_MAX_S
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of the protocol that is spoken here, and the highest that is understood."""
 
 VERSION_MIN: Final = 2
@@ -44,7 +44,8 @@ class Message(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_
 class Advertise(Message, frozen=True, tag="adv"):
     """A publisher will send publications that the filter announces; floods through the network.
 
-    `number` grows with everything that the sender advertises.
+    The filter of an open advertisement admits attributes that it does not name. `number` grows with everything that
+    the sender advertises.
     """
 
     id: str

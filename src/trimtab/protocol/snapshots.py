@@ -32,10 +32,11 @@ class SubscriptionTold(msgspec.Struct, frozen=True):
 
 
 class AdvertisementTold(msgspec.Struct, frozen=True):
-    """What a client announces."""
+    """What a client announces; `is_open` stands beside the filter, for programs that do not know of it."""
 
     client: str
     filter: Filter
+    is_open: bool = False
 
 
 class PublisherTold(msgspec.Struct, frozen=True):

@@ -92,7 +92,7 @@ class CoveredAdvertisements:
         """Note; tell unless an advertisement that was told announces as much."""
         name = str(key)
         for other, told in self._told.items():
-            if announces_all(told, filter):
+            if told.announces_all(filter):
                 self._covered[name] = (filter, other)
                 return CoveringChange()
         self._told[name] = filter
@@ -126,15 +126,3 @@ class CoveredAdvertisements:
     def told(self) -> list[str]:
         """The advertisements that were told."""
         return list(self._told)
-
-
-def announces_all(outer: Filter, inner: Filter) -> bool:
-    """Whether the outer advertisement allows every publication that the inner one allows.
-
-    >>> announces_all(Filter.parse("[a,>,0],[b,isPresent,0]"), Filter.parse("[a,>,5]"))
-    True
-    """
-    return all(
-        name in outer.constraints and outer.constraints[name].covers(constraint)
-        for name, constraint in inner.constraints.items()
-    )

@@ -92,7 +92,7 @@ from trimtab.protocol.messages import VERSION, Publish
 from trimtab.protocol.records import AnyRecord, Recorder, RecordsError, as_record
 from trimtab.protocol.requests import Reply, SingleRequest
 from trimtab.protocol.snapshots import SnapshotRequest
-from trimtab.protocol.versions import known
+from trimtab.protocol.versions import is_known
 
 STEPS_PER_TURN_COUNT: Final = 256
 """Messages processed before the loop may read and write again: a few milliseconds."""
@@ -489,7 +489,7 @@ class BrokerServer:
     def _unknown_in(self, frame: Payload | Ack) -> str:
         """What a program that knows no higher version than is to be spoken here would not have understood."""
         version = self.broker.config.wire_version_max
-        if version == VERSION or isinstance(frame, Ack) or len(known(frame.messages, version)) == len(frame.messages):
+        if version == VERSION or isinstance(frame, Ack) or all(is_known(each, version) for each in frame.messages):
             return ""
         return f"not a frame: a message that version {version} of the protocol does not have"
 

@@ -150,7 +150,8 @@ def _items(broker: Broker, sampling: Sampling) -> Iterator[_Item]:
                 yield SubscriptionTold(peer.name, tables.subscriptions[id].filter, within_s)
         for id in list(peer.advertisements):
             if id in tables.advertisements:
-                yield AdvertisementTold(peer.name, tables.advertisements[id].filter)
+                filter = tables.advertisements[id].filter
+                yield AdvertisementTold(peer.name, filter.closed(), filter.is_open)
     yield from sampling.publishers()
     yield from sampling.publications()
 

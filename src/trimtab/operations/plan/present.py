@@ -243,7 +243,8 @@ def _clients(
         for subscription in snapshot.subscriptions:
             wanted.setdefault(subscription.client, []).append(Wanted(subscription.filter, subscription.within_s))
         for advertisement in snapshot.advertisements:
-            announced.setdefault(advertisement.client, []).append(advertisement.filter)
+            filter = advertisement.filter.opened() if advertisement.is_open else advertisement.filter
+            announced.setdefault(advertisement.client, []).append(filter)
         for each in snapshot.publications:
             if any(filter.announces(Publication(each.values)) for filter in announced.get(each.publisher, ())):
                 contents.setdefault(each.publisher, []).append(each.values)

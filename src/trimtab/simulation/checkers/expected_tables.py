@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from trimtab.broker.core import Broker
-from trimtab.broker.routing.forwarding import announces_all
 from trimtab.broker.routing.tables import Route
 from trimtab.language import Filter
 
@@ -48,7 +47,7 @@ def table_mistakes(
             f"advertisements of {where}",
             made_here,
             _from(tables.advertisements, near),
-            announces_all if config.advertisement_covering else None,
+            Filter.announces_all if config.advertisement_covering else None,
         )
         yield from _differences(
             f"subscriptions of {where}",
