@@ -1,7 +1,7 @@
 """A page that names something in backticks which does not exist fails the build.
 
-What counts as a name: words with an underscore, a dot, a capital inside or brackets of a call, and files of code. Such a
-word must stand somewhere in the sources, tests or examples, and `Class.member` must be a member of that class.
+What counts as a name: words with an underscore, a dot, a capital inside or brackets of a call, and files of code. It
+must stand somewhere in the sources, tests or examples, and `Class.member` must be a member of that class.
 """
 
 from __future__ import annotations
