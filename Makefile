@@ -8,7 +8,7 @@ KERNEL := $(wildcard src/trimtab/matching/kernel/*.c src/trimtab/matching/kernel
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz docs format lock clean
+.PHONY: help setup demo test soak fuzz docs format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,10 @@ test: setup ## run every check: ruff, mypy, import rules, documentation, tests a
 	@$(MAKE) --no-print-directory docs
 	@echo "== tests and doctests"
 	@$(BIN)/pytest -q -n $(WORKERS)
+
+soak: setup ## run what takes long: every command of the documentation, and random runs without end afterwards
+	@$(BIN)/pytest -q -m long
+	@$(MAKE) --no-print-directory fuzz
 
 fuzz: setup ## run random networks on all cores until Ctrl-C; what breaks a promise is kept in build/fuzz
 	@$(BIN)/python -m trimtab sim fuzz --endless --with replication --jobs 0 --out build/fuzz
