@@ -159,3 +159,18 @@ def test_where_publications_overtake_each_other_intervals_begin_at_the_beginning
     gaps.heard(BREAK, 0.0)
     gaps.delivered("p", "1", 8)
     assert gaps.heard(answer("p", 9), 0.1) == [notice("p", 1, 9)]
+
+
+def test_behind_a_move_what_is_said_straight_counts_for_what_was_lost_before_it() -> None:
+    gaps = Gaps({"p": ("1", 4)})
+    gaps.heard(BREAK, 0.0)
+    gaps.moved()
+    assert gaps.heard(answer("p", 6, has_crossed=False), 0.1) == [notice("p", 5, 6)]
+
+
+def test_a_second_answer_after_all_was_told_says_nothing_new() -> None:
+    gaps = Gaps({"p": ("1", 4)})
+    gaps.heard(BREAK, 0.0)
+    assert gaps.heard(answer("p", 6), 0.1) == [notice("p", 5, 6)]
+    gaps.wake(ANSWERS_WITHIN_S)
+    assert gaps.heard(answer("p", 90), ANSWERS_WITHIN_S + 1) == []
