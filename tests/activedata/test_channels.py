@@ -9,7 +9,7 @@ import pytest
 from tests.activedata.emergency import City, Pairs, Record, statements
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.definitions.fields import Scalar
-from trimtab.activedata.execution.engine import RunningChannel
+from trimtab.activedata.execution.channels import RunningChannel
 from trimtab.activedata.execution.spark_views import LOCAL_ROWS_COUNT, SparkViews
 
 REPORTS = "CREATE ACTIVE DATASET Reports (reportId STRING, event STRING, x DOUBLE, y DOUBLE) KEY reportId;"
@@ -68,7 +68,7 @@ def test_the_seven_channels_find_what_plain_python_finds(active: ActiveData) -> 
 
 def check_that_one_plan_is_kept(active: ActiveData) -> None:
     """The seven channels share a plan that reads new records when it runs again."""
-    (kept,) = active.engine._prepared._plans.values()
+    (kept,) = active.engine.executions.prepared._plans.values()
     assert kept.frame is not None
     plan = kept.frame._jdf.queryExecution().executedPlan().toString()
     assert "Union" in plan
@@ -80,7 +80,7 @@ def check_that_nothing_is_compared_with_everything(active: ActiveData) -> None:
     """No channel pairs every record with every subscription."""
     records = active.datasets["reports"].records(0, 10)
     for channel in active.engine.channels.values():
-        plan = active.engine.query([channel], records)._jdf.queryExecution().executedPlan().toString()
+        plan = active.engine.executions.query([channel], records)._jdf.queryExecution().executedPlan().toString()
         assert "NestedLoop" not in plan, channel.entry.name
         assert "CartesianProduct" not in plan, channel.entry.name
 
@@ -91,7 +91,7 @@ def test_many_subscriptions_are_cached_in_spark(active: ActiveData) -> None:
     made = active.subscribe_many("OfType", many, "B1")
     channel = active.engine.channels["oftype"]
     active.feed("reports", [report(0)])
-    plan = active.engine.query([channel], active.datasets["reports"].records(0, 1))
+    plan = active.engine.executions.query([channel], active.datasets["reports"].records(0, 1))
     assert "InMemoryTableScan" in plan._jdf.queryExecution().executedPlan().toString()
     active.feed("reports", [report(1, "e5"), report(2, "e3005")])
     later = active.subscribe("OfType", "B1", event="later")
@@ -235,7 +235,7 @@ def test_a_query_that_asks_for_the_time_is_planned_each_time(active: ActiveData)
         active.settle()
     first, second = [each.fields["at"] for each in active.results(subscription)]
     assert first < second
-    assert active.engine._prepared._plans == {}
+    assert active.engine.executions.prepared._plans == {}
 
 
 def test_a_change_for_one_channel_plans_that_one_beside_the_others(
@@ -249,7 +249,7 @@ def test_a_change_for_one_channel_plans_that_one_beside_the_others(
     )
     active.run(REPORTS + FEED + OF_TYPE + users + of_user)
     floods, users_own = active.subscribe("OfType", "B1", event="flood"), active.subscribe("OfUser", "B1", user="a")
-    plans = active.engine._prepared._plans
+    plans = active.engine.executions.prepared._plans
     numbers = iter(range(100))
 
     def happen(event: str) -> str:
@@ -285,7 +285,7 @@ def test_many_subscriptions_are_kept_with_their_plan_when_they_rest(
     monkeypatch.setattr("trimtab.activedata.execution.query_plans.MANY_COUNT", 1)
     active.run(REPORTS + FEED + OF_TYPE)
     flood, _ = (active.subscribe("OfType", "B1", event=event) for event in ("flood", "fire"))
-    plans = active.engine._prepared._plans
+    plans = active.engine.executions.prepared._plans
     kept = []
     for number in range(4):
         if number == 2:
@@ -306,19 +306,19 @@ def test_a_plan_that_compares_all_with_all_is_kept_for_few(active: ActiveData, m
     farther = "CREATE CONTINUOUS CHANNEL Farther(x DOUBLE) AS SELECT r.reportId FROM Reports r WHERE r.x > :x;"
     active.run(REPORTS + FEED + farther)
     subscription = active.subscribe("Farther", "B1", x=1.0)
-    plans = active.engine._prepared._plans
+    plans = active.engine.executions.prepared._plans
     active.feed("reports", [report(1), report(2)])
     active.settle()
     (plan,) = plans.values()
     assert plan.loops
     asked: list[int] = []
-    query = active.engine.query
+    query = active.engine.executions.query
 
     def counted(group: list[RunningChannel], records: pa.Table) -> object:
         asked.append(records.num_rows)
         return query(group, records)
 
-    monkeypatch.setattr(active.engine, "query", counted)
+    monkeypatch.setattr(active.engine.executions, "query", counted)
     for count, asked_count in ((4, 0), (5, 1)):
         active.feed("reports", [report(10 * count + number) for number in range(count)])
         active.settle()

@@ -31,7 +31,9 @@ from trimtab.activedata.definitions.statements import (
 )
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
 from trimtab.activedata.execution.channel_queries import Dataset, compile_channel
-from trimtab.activedata.execution.engine import Engine, RunningChannel
+from trimtab.activedata.execution.channels import RunningChannel
+from trimtab.activedata.execution.engine import Engine
+from trimtab.activedata.execution.executions import Execution
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings
 from trimtab.activedata.execution.spark_errors import placed_error
@@ -93,7 +95,14 @@ class ActiveData:
             self.views.clear()
         else:
             self.views = SparkViews(spark or SparkSettings(), self.directory / "spark")
-        self.engine = Engine(self.catalog, self.views, self.datasets, self.results_store, self._put_aside)
+        self.engine = Engine(
+            self.catalog,
+            self.views,
+            self.datasets,
+            self.results_store,
+            dead_letter=self._put_aside,
+            suspend=self._suspend,
+        )
         for channel in self.catalog.channels():
             self._run_channel(channel)
         self.engine.start()
@@ -191,7 +200,7 @@ class ActiveData:
         known = {name: Dataset(d.entry.name, d.entry.fields, d.entry.active) for name, d in self.datasets.items()}
         try:
             query, body = compile_channel(each.body, each.parameters, known)
-            columns = check_body(self.views, self.datasets, body, query, each.parameters)
+            columns = self.views.asked(lambda: check_body(self.views, self.datasets, body, query, each.parameters))
         except StatementError as error:
             raise StatementError(text, each.body_start + error.position, error.reason) from None
         entry = self.catalog.add_channel(
@@ -216,7 +225,12 @@ class ActiveData:
         known = {name: Dataset(d.entry.name, d.entry.fields, d.entry.active) for name, d in self.datasets.items()}
         query, _ = compile_channel(entry.body, entry.parameters, known)
         position = max(entry.position, self.results_store.channel_position(entry.id))
-        rows = (SubscriptionRow(each.id, each.since, each.arguments) for each in self.catalog.subscriptions(entry.id))
+        suspended = self.catalog.suspended()
+        rows = (
+            SubscriptionRow(each.id, each.since, each.arguments)
+            for each in self.catalog.subscriptions(entry.id)
+            if each.id not in suspended
+        )
         table = SubscriptionTable(entry.id, entry.parameters, rows)
         channel = RunningChannel(msgspec.structs.replace(entry, position=position), query, table, time.monotonic())
         self.engine.add(channel)
@@ -290,8 +304,7 @@ class ActiveData:
 
     def _query(self, query: str, text: str, start: int) -> Answer:
         try:
-            frame = self.frame(query)
-            rows = frame.limit(QUERY_ROWS_MAX_COUNT + 1).toArrow().to_pylist()
+            rows = self.views.asked(lambda: self.frame(query).limit(QUERY_ROWS_MAX_COUNT + 1).toArrow()).to_pylist()
         except Exception as error:
             from pyspark.errors import PySparkException
 
@@ -372,6 +385,31 @@ class ActiveData:
                 channel.subscriptions.end({subscription})
         self.results_store.forget([subscription])
 
+    def suspended(self) -> dict[int, str]:
+        """The subscriptions that are suspended because their channel fails with them, with the reasons."""
+        return self.catalog.suspended()
+
+    def resume(self, subscription: int) -> None:
+        """Let a suspended subscription get results again, for records from now on."""
+        entry = self.catalog.subscription(subscription)
+        if subscription not in self.catalog.suspended():
+            raise NotFoundError(f"subscription {subscription} is not suspended")
+        running = next(each for each in self.engine.channels.values() if each.entry.id == entry.channel)
+        dataset = self.datasets[running.query.driver.lower()]
+        with dataset.lock:
+            self.catalog.resume(subscription, dataset.last_sequence)
+            running.subscriptions.resume(SubscriptionRow(entry.id, dataset.last_sequence, entry.arguments))
+
+    def _suspend(self, channel: RunningChannel, subscription: int, reason: str) -> None:
+        self.catalog.suspend(subscription, reason, time.time())
+        channel.subscriptions.end({subscription})
+        with self.results_store.news:  # its owners are told with the next news
+            self.results_store.news.notify_all()
+
+    def executions(self) -> list[Execution]:
+        """The last executions of channels, oldest first: how much, how long, and which way they took."""
+        return list(self.engine.executions.done)
+
     # Results
 
     def results(self, subscription: int, after: int = 0, limit: int = 1_000) -> list[Result]:
@@ -396,9 +434,12 @@ class ActiveData:
     def rates(self, window_s: float = WINDOW_S) -> list[SubscriptionRate]:
         """Notifications and bytes per second of each subscription (lambda_k) over the last `window_s`, by Spark."""
         to_us = int(time.time() * 1e6)
-        with self.views.lock:
+
+        def measured() -> pa.Table:
             frame = self.frame("SELECT channel, subscription, executed_us, payload FROM results")
-        found = measured_rates(frame, to_us - int(window_s * 1e6), to_us).orderBy("subscription").toArrow()
+            return measured_rates(frame, to_us - int(window_s * 1e6), to_us).orderBy("subscription").toArrow()
+
+        found = self.views.asked(measured)
         return [SubscriptionRate(**row) for row in found.to_pylist()]
 
     def settle(self, timeout_s: float = 60.0) -> None:

@@ -70,6 +70,16 @@ class _Plan:
         self.runs_beside_count = 0
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """New records, in a file of their lane, and how the text of a query over them is made."""
+
+    lane: str
+    file: Path
+    records: Any
+    make_text: MakeText
+    subscriptions_count: int
+
+
 class PreparedQueries:
     """The plans that are kept, and the files that their new records come from."""
 
@@ -82,34 +92,34 @@ class PreparedQueries:
         self._lock = threading.Lock()
 
     def ask(
-        self, versions: Mapping[int, object], records: pa.Table, make_text: MakeText, subscriptions_count: int
+        self,
+        versions: Mapping[int, object],
+        records: pa.Table,
+        make_text: MakeText,
+        subscriptions_count: int,
+        lane: str = "",
     ) -> pa.Table | None:
         """Run the query of channels on new records, planned again where versions are others; None if it cannot be kept.
 
+        In a `lane` one query runs at a time; its plans and its file are its own.
         `versions` tells for each channel what its plan depends on; `make_text` gives the query of some of the channels
         for the name of the view that the new records are in.
         """
         known: dict[int, object] = {each: (version, self._views.starts_count) for each, version in versions.items()}
-        if subscriptions_count > MANY_COUNT and not self._is_resting(known):
+        if subscriptions_count > MANY_COUNT and not self._is_resting(known, lane):
             return None
-        file = self._directory / f"new-{threading.get_ident()}.json"
+        file = self._directory / f"new-{lane}.json"
         self._write(file, records)
-        return self._run(known, file, records, make_text, subscriptions_count)
+        return self._run(known, _Asked(lane, file, records, make_text, subscriptions_count))
 
-    def _is_resting(self, versions: dict[int, object]) -> bool:
-        key = (threading.get_ident(), tuple(versions))
+    def _is_resting(self, versions: dict[int, object], lane: str) -> bool:
+        key = (lane, tuple(versions))
         before, self._seen[key] = self._seen.get(key), versions
         return before == versions
 
-    def _run(
-        self,
-        versions: dict[int, object],
-        file: Path,
-        records: pa.Table,
-        make_text: MakeText,
-        subscriptions_count: int,
-    ) -> pa.Table | None:
-        key = (threading.get_ident(), tuple(versions))
+    def _run(self, versions: dict[int, object], asked: _Asked) -> pa.Table | None:
+        records, subscriptions_count = asked.records, asked.subscriptions_count
+        key = (asked.lane, tuple(versions))
         with self._lock:
             plan = self._plans.get(key)
         if plan is not None:
@@ -119,7 +129,7 @@ class PreparedQueries:
             if len(changed) == len(versions) or plan.runs_beside_count > TOGETHER_AGAIN_AFTER_COUNT:
                 plan = None
         if plan is None:
-            frame = self._plan(file, records, lambda view: make_text(list(versions), view))
+            frame = self._plan(asked, list(versions))
             plan = _Plan(versions, subscriptions_count, frame)
         with self._lock:
             self._plans[key] = plan
@@ -133,20 +143,18 @@ class PreparedQueries:
             return None
         try:
             found: pa.Table = plan.frame.toArrow()
-            return self._with_changed(plan, found, file, records, make_text) if plan.changed else found
+            return self._with_changed(plan, found, asked) if plan.changed else found
         except Exception:
             with self._lock:
                 self._plans.pop(key, None)
             raise
 
-    def _with_changed(
-        self, plan: _Plan, found: pa.Table, file: Path, records: pa.Table, make_text: MakeText
-    ) -> pa.Table | None:
+    def _with_changed(self, plan: _Plan, found: pa.Table, asked: _Asked) -> pa.Table | None:
         """What a plan found, but for the channels that have changed, which are asked anew."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        anew = self._run(plan.changed, file, records, make_text, plan.subscriptions_count)
+        anew = self._run(plan.changed, msgspec.structs.replace(asked, subscriptions_count=plan.subscriptions_count))
         if anew is None:
             return None
         stale = pc.is_in(found["channel"], pa.array(list(plan.changed), pa.int64()))
@@ -158,16 +166,16 @@ class PreparedQueries:
         made.write_bytes(msgspec.json.encode(records.to_pylist()))
         made.replace(file)
 
-    def _plan(self, file: Path, records: pa.Table, make_text: Callable[[str], str]) -> Any:
+    def _plan(self, asked: _Asked, channels: list[int]) -> Any:
         """The query as a DataFrame whose plan can be run again, or None if it cannot."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         view = f"_prepared_{threading.get_ident()}"
         with self._views.lock:
             session = self._views.session
-            reader = session.read.schema(from_arrow_schema(records.schema)).option("multiLine", True)
-            reader.option("mode", "FAILFAST").json(str(file)).coalesce(1).createOrReplaceTempView(view)
-            frame = session.sql(make_text(f"`{view}`"))
+            reader = session.read.schema(from_arrow_schema(asked.records.schema)).option("multiLine", True)
+            reader.option("mode", "FAILFAST").json(str(asked.file)).coalesce(1).createOrReplaceTempView(view)
+            frame = session.sql(asked.make_text(channels, f"`{view}`"))
             session.catalog.dropTempView(view)
         return None if _SHUFFLES.search(_physical(frame)) else frame
 

@@ -6,18 +6,33 @@ import re
 from typing import Final
 
 from trimtab.activedata.errors import StatementError
+from trimtab.activedata.execution.result_tasks import TOO_MANY_RESULTS
 
 _AT: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _DATA_EXCEPTION: Final = "22"
 """SQL states of this class (division by zero, a text that is no number) come from values, not from the query."""
 
+_TOO_LARGE: Final = (
+    TOO_MANY_RESULTS,
+    "OutOfMemoryError",
+    "Java heap space",
+    "GC overhead limit",
+    "maxResultSize",
+    "OUT_OF_MEMORY",
+    "was cancelled",
+    "CANCELLED",
+    "cancelled part of",
+)
+
 
 def is_data_mistake(error: BaseException) -> bool:
     """Whether a query failed because of a value in a record."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import PySparkException, PythonException
 
     if not isinstance(error, PySparkException):
         return False
+    if isinstance(error, PythonException) or "PythonException" in str(error):
+        return True  # a function of the user's that failed on a value
     state = error.getSqlState()
     if state is None:
         found = re.search(r"SQLSTATE: (\w{5})", str(error))
@@ -69,3 +84,16 @@ def placed_error(error: BaseException, text: str, shift: int, length: int) -> St
                 position = sum(len(line) + 1 for line in lines[: int(found[1]) - 1]) + int(found[2])
     reason = re.sub(r" ?SQLSTATE: \w{5}", "", spark_reason(error)).strip()
     return StatementError(text, shift + min(position, length), reason)
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Whether a query found more than fits into a task or a process."""
+    text = str(error)
+    return any(each in text for each in _TOO_LARGE)
+
+
+def is_statement_mistake(error: BaseException) -> bool:
+    """Whether Spark cannot plan a query, whatever its records are."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    return isinstance(error, (AnalysisException, ParseException))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from trimtab.activedata.definitions.fields import Field, Scalar, arrow_type, stored
 from trimtab.activedata.execution.channel_queries import parameter_column
 from trimtab.activedata.execution.spark import SparkSettings, start_spark, stop_spark
+from trimtab.activedata.execution.spark_errors import is_spark_gone
 from trimtab.activedata.storage.delta_tables import DeltaStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+Answer = TypeVar("Answer")
 
 LOCAL_ROWS_COUNT: Final = 3_000
 """Tables of at most so many rows travel inside the query; larger ones are cached in Spark's memory."""
@@ -59,6 +62,43 @@ class SparkViews:
         with self.lock:
             self._views.clear()
             stop_spark(self.session)
+
+    def is_alive(self) -> bool:
+        """Whether Spark's Java process runs, as far as this can be told without asking it."""
+        from pyspark import SparkContext
+
+        process = getattr(SparkContext._gateway, "proc", None)
+        return process is None or process.poll() is None
+
+    def revive(self) -> bool:
+        """Start Spark again if it is gone; whether it was."""
+        starts_count = self.starts_count
+        with self.lock:
+            if self.starts_count != starts_count:
+                return True
+            try:
+                self.session.sql("SELECT 1").collect()
+            except Exception as error:
+                if not is_spark_gone(error):
+                    raise
+                self.stop()
+                self.start()
+                return True
+            return False
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """What a question to Spark answers; if Spark turns out to be gone, it is started again and asked once more."""
+        try:
+            return ask()
+        except Exception as error:
+            if not is_spark_gone(error) or not self.revive():
+                raise
+            return ask()
+
+    def slots_count(self) -> int:
+        """How many tasks run at the same time."""
+        with self.lock:
+            return max(1, int(self.session.sparkContext.defaultParallelism))
 
     @property
     def master(self) -> str:
@@ -169,6 +209,19 @@ class SubscriptionTable:
             self._ended |= ids
             self._version += 1
 
+    def resume(self, row: SubscriptionRow) -> None:
+        """Take in a subscription again that had ended."""
+        with self._lock:
+            self._put_together()
+            self._added.append(row)
+            self._version += 1
+
+    def ids(self) -> list[int]:
+        """The subscriptions that there are, in order."""
+        with self._lock:
+            found = {*self._base["_subscription"].to_pylist(), *(row.id for row in self._added)}
+            return sorted(found - self._ended)
+
     @property
     def version(self) -> int:
         """Grows with every change."""
@@ -181,11 +234,16 @@ class SubscriptionTable:
         with self._lock:
             return set(self._ended)
 
-    def show(self, views: SparkViews) -> tuple[str, dict[str, float]]:
-        """Bring the view up to date; answers what to read from, and the largest value of each numeric parameter."""
+    def show(self, views: SparkViews, *, without_ended: bool = False) -> tuple[str, dict[str, float]]:
+        """Bring the view up to date; answers what to read from, and the largest value of each numeric parameter.
+
+        Subscriptions that ended may still be in it, unless it is to be `without_ended`.
+        """
         with self._lock:
-            if self._base.num_rows <= LOCAL_ROWS_COUNT or len(self._added) > max(
-                LOCAL_ROWS_COUNT, self._base.num_rows // 20
+            if (
+                (without_ended and self._ended)
+                or self._base.num_rows <= LOCAL_ROWS_COUNT
+                or len(self._added) > max(LOCAL_ROWS_COUNT, self._base.num_rows // 20)
             ):
                 self._put_together()
             if views.version_of(self.name) != (id(self), self._base_version):

@@ -49,6 +49,12 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     skipped_s: float
     skipped_count: int
     put_aside_count: int
+    suspended_count: int
+    """Subscriptions that get no results because the channel fails with them."""
+    runs_apart: bool
+    """Whether it runs by itself because it is slow, failed, or has many records waiting."""
+    last_path: str | None
+    """How its last execution ran: with a kept plan, planned anew, or written by Spark's tasks."""
     error: str | None
 
 
@@ -131,6 +137,9 @@ def _channel(active: ActiveData, name: str) -> ChannelStatus:
         meters.skipped_s,
         meters.skipped_count,
         meters.put_aside_count,
+        active.catalog.suspended_count(channel.entry.id),
+        channel.is_apart,
+        meters.last_path,
         meters.error,
     )
 

@@ -57,6 +57,7 @@ CREATE TABLE IF NOT EXISTS subscriptions (
 CREATE TABLE IF NOT EXISTS subscribers (
     broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
+CREATE TABLE IF NOT EXISTS suspended (subscription INTEGER PRIMARY KEY, reason TEXT NOT NULL, at_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS notes (
     kind TEXT NOT NULL, id INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS acknowledged (name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
@@ -397,6 +398,7 @@ class Catalog:
                     (each,),
                 )
                 if cursor.rowcount:
+                    connection.execute("DELETE FROM suspended WHERE subscription = ?", (each,))
                     ended.append(each)
         return ended
 
@@ -423,6 +425,26 @@ class Catalog:
         if not rows:
             raise NotFoundError(f"there is no subscription {subscription_id}")
         return _subscription(rows[0])
+
+    def suspend(self, subscription_id: int, reason: str, at_s: float) -> None:
+        """Remember that a subscription gets no results, and why."""
+        with self._changing() as connection:
+            connection.execute("INSERT OR REPLACE INTO suspended VALUES (?, ?, ?)", (subscription_id, reason, at_s))
+
+    def resume(self, subscription_id: int, since: int) -> None:
+        """Let a subscription get results again, for records after `since`."""
+        with self._changing() as connection:
+            connection.execute("DELETE FROM suspended WHERE subscription = ?", (subscription_id,))
+            connection.execute("UPDATE subscriptions SET since = ? WHERE id = ?", (since, subscription_id))
+
+    def suspended(self) -> dict[int, str]:
+        """The subscriptions that get no results, with the reasons."""
+        return {int(str(n)): str(r) for n, r in self._rows("SELECT subscription, reason FROM suspended")}
+
+    def suspended_count(self, channel_id: int) -> int:
+        """How many subscriptions of a channel are suspended."""
+        query = "SELECT count(*) FROM suspended JOIN subscriptions ON id = subscription WHERE channel = ?"
+        return int(str(self._rows(query, channel_id)[0][0]))
 
     def subscriptions_count(self, channel_id: int) -> int:
         """How many subscriptions a channel has."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
 from trimtab.activedata.errors import StorageError
@@ -30,6 +31,22 @@ COMPACT_AFTER_COMMITS_COUNT: Final = 250
 
 KEEP_OLD_FILES_HOURS: Final = 1
 """A reader that began before files were put together has so long to end."""
+
+
+class NewFile(Protocol):
+    """A Parquet file in a table's folder that no commit names yet, with its statistics as Delta keeps them."""
+
+    @property
+    def path(self) -> str:
+        """Its name in the folder."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+
+    @property
+    def stats(self) -> str:
+        """Number of rows, smallest and largest values, as JSON."""
 
 
 class DeltaStore:
@@ -87,6 +104,21 @@ class DeltaStore:
         from deltalake import write_deltalake
 
         self._commit(lambda: write_deltalake(self._table, rows, mode="append", **_properties(marks)), marks)
+
+    def append_files(self, files: Iterable[NewFile], marks: Mapping[str, int]) -> None:
+        """Add Parquet files that stand in the table's folder already, in one commit."""
+        from deltalake.transaction import AddAction, RemoveAction
+
+        now_ms = int(time.time() * 1e3)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(each.path, each.size_bytes, {}, now_ms, True, each.stats) for each in files
+        ]
+
+        def write() -> None:
+            self._table.create_write_transaction(actions, "append", self.schema, **_properties(marks))
+            self._table.update_incremental()  # unlike other writes, this one leaves the table at its old version
+
+        self._commit(write, marks)
 
     def upsert(self, rows: pa.Table, key: str, marks: Mapping[str, int]) -> None:
         """Add rows, each instead of the one with the same key, in one commit."""

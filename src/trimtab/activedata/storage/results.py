@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from trimtab.activedata.execution.result_tasks import Written
+
 RECENT_ROWS_COUNT: Final = 200_000
 """Results that are kept in memory for the brokers; older ones are read from disk."""
 
@@ -49,6 +51,13 @@ class Result(msgspec.Struct, frozen=True):
         return found
 
 
+class SubscriptionCount(msgspec.Struct):
+    """How many results a subscription has got since the process started, and how large their fields are together."""
+
+    results_count: int = 0
+    results_bytes: int = 0
+
+
 class Results:
     """The result table, its newest rows in memory, and who waits for more."""
 
@@ -73,6 +82,7 @@ class Results:
         self._recent_after = self.last_position
         self._recent_count = 0
         self._newest: dict[int, int] = {}
+        self._counts: dict[int, SubscriptionCount] = {}
         self._load_newest()
 
     def _load_newest(self) -> None:
@@ -118,16 +128,46 @@ class Results:
             self._announce(rows, last)
         return int(count)
 
+    def commit_files(self, written: Written, last_position: int, positions: Mapping[int, int]) -> int:
+        """Make the files that tasks wrote visible, together with the channels' positions; answers the results' number.
+
+        `last_position` is above all positions that the tasks may have given away.
+        """
+        if not written.files:
+            return 0
+        marks = {_channel_mark(channel): position for channel, position in positions.items()}
+        with self.store.lock:
+            self.store.append_files(written.files, {**marks, _LAST_MARK: last_position})
+            told = written.told
+            names = ("subscription", "results_count", "results_bytes", "newest")
+            rows = list(zip(*(told[name].to_pylist() for name in names), strict=True))
+            with self.news:
+                self.last_position = last_position
+                for subscription, count, size_bytes, newest in rows:
+                    self._newest[subscription] = max(newest, self._newest.get(subscription, 0))
+                    self._count(subscription, count, size_bytes)
+                self._recent.clear()
+                self._recent_count = 0
+                self._recent_after = last_position
+                self.news.notify_all()
+        return written.results_count
+
     def _announce(self, rows: pa.Table, last_position: int) -> None:
         import numpy as np
+        import pyarrow.compute as pc
 
         subscriptions = rows["subscription"].to_numpy()
         positions = rows["position"].to_numpy()
-        ids, backwards = np.unique(subscriptions[::-1], return_index=True)
+        ids, backwards, places, counts = np.unique(
+            subscriptions[::-1], return_index=True, return_inverse=True, return_counts=True
+        )
         newest = positions[::-1][backwards]
+        sizes = np.bincount(places, weights=pc.binary_length(rows["payload"]).to_numpy()[::-1])
         with self.news:  # whoever sees the position sees what it covers
             self.last_position = last_position
             self._newest.update(zip(ids.tolist(), newest.tolist(), strict=True))
+            for subscription, count, size_bytes in zip(ids.tolist(), counts.tolist(), sizes.tolist(), strict=True):
+                self._count(subscription, count, int(size_bytes))
             self._recent.append(rows)
             self._recent_count += rows.num_rows
             while self._recent_count > RECENT_ROWS_COUNT and len(self._recent) > 1:
@@ -135,6 +175,19 @@ class Results:
                 self._recent_count -= gone.num_rows
                 self._recent_after = gone["position"][-1].as_py()
             self.news.notify_all()
+
+    def _count(self, subscription: int, count: int, size_bytes: int) -> None:
+        counted = self._counts.get(subscription)
+        if counted is None:
+            counted = self._counts[subscription] = SubscriptionCount()
+        counted.results_count += count
+        counted.results_bytes += size_bytes
+
+    def count_of(self, subscription: int) -> SubscriptionCount:
+        """How many results a subscription has got since the process started."""
+        with self.news:
+            counted = self._counts.get(subscription)
+            return SubscriptionCount() if counted is None else msgspec.structs.replace(counted)
 
     def newest(self, subscriptions: list[int], after: int) -> dict[int, int]:
         """The newest position of each of these subscriptions that has results above `after`."""
@@ -194,6 +247,7 @@ class Results:
         with self.news:
             for each in subscriptions:
                 self._newest.pop(each, None)
+                self._counts.pop(each, None)
 
     def remove_older(self, channel: int, before_us: int) -> None:
         """Remove a channel's results from before a moment."""

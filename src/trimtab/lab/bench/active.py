@@ -158,7 +158,7 @@ def _each_and_together(active: ActiveData, city: EmergencyCity, bench: ActiveBen
     running = active.engine.channels[channel.lower()]
     rows = [active.datasets["reports"].check(city.report()) for _ in range(RECORDS_COUNT)]
     records = active.datasets["reports"]._arrow(rows, range(1 << 40, (1 << 40) + RECORDS_COUNT))
-    together_s = _timed(lambda: active.engine.ask([running], records), bench.repeats_count)
+    together_s = _timed(lambda: active.engine.executions.ask([running], records).rows, bench.repeats_count)
     active.views.show_arrow("bare_new", pa.table(records), None)
     numbers = iter(range(len(pairs)))
 
@@ -228,8 +228,8 @@ def _executions(bench: ActiveBench, count: int) -> list[Execution]:
             active.subscribe_many(channel, arguments, "B1")
             running = active.engine.channels[channel.lower()]
             answers: list[int] = []
-            ask = partial(active.engine.ask, [running], records)
-            taken_s = _timed(lambda: answers.append(ask().num_rows), bench.repeats_count)  # noqa: B023
+            ask = partial(active.engine.executions.ask, [running], records)
+            taken_s = _timed(lambda: answers.append(ask().rows.num_rows), bench.repeats_count)  # noqa: B023
             found.append(Execution(channel, len(arguments), taken_s, answers[-1]))
     return found
 
