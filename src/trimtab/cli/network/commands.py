@@ -232,7 +232,7 @@ def _channel(text: str) -> tuple[str, dict[str, WireValue]]:
         refuse(f"--channel {text}: {error}")
 
 
-def pub(
+def pub(  # noqa: PLR0917 (each one is an option)
     broker: BrokerOption,
     publications: Annotated[
         list[str], typer.Argument(metavar="PUBLICATION...", help="What is published; - for lines of standard input.")
