@@ -88,6 +88,11 @@ _LATE_MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    """All public names, also those that are loaded later."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Load the network world and active data when first asked for: filters need neither event loop nor Spark."""
     module = _LATE_MODULES.get(name)

@@ -113,7 +113,7 @@ def said(message: object) -> bytes:
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a frame of 1,195,725,856 bytes"),
         (Ack(1), "the first frame must be a greeting (hello)"),
         (Hello(9, "client", "mallory", "m1", 1), "protocol version 9 is not spoken here, but 2 to 4 is"),
-        (Hello(9, "client", "mallory", "m1", 1, version_min=4), "protocol version 9 is not spoken here, but 2 to 4 is"),
+        (Hello(9, "client", "mallory", "m1", 1, version_min=5), "protocol version 9 is not spoken here, but 2 to 4 is"),
         (Hello(2, "client", "", "m1", 1), "the greeting's name is not the name of this connection"),
         (Hello(2, "client", "B1", "m1", 1), "B1 is this broker's own name"),
     ],
@@ -227,7 +227,7 @@ def test_an_unannounced_publication_is_refused(raw: Raw) -> None:
     refusal = raw.refusal()
     assert (refusal.about, refusal.reason) == (
         "mallory:1",
-        "no advertisement of this client announces the publication",
+        "no advertisement of this client announces the publication: [a,1] is not announced",
     )
 
 

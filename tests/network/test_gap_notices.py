@@ -176,7 +176,7 @@ def test_trimtab_sub_prints_gaps_and_blocking_clients_keep_them(tmp_path: Path) 
         with BlockingClient(network.address("B4")) as blocking:
             blocking.subscribe(Filter.parse("n >= 0"))
             run_loop(asyncio.wait_for(work(), WITHIN_S))
-            assert [each.publisher for each in blocking.gaps()] == [""]
+            assert [each.publisher for each in blocking.gaps] == [""]
             assert blocking.gaps_count == 1
         for process in printing:
             process.send_signal(signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def subscriber(*arguments: str) -> subprocess.Popen[str]:
 def test_a_publication_is_printed_once_though_two_alternatives_match(network: Network) -> None:
     process = subscriber("--broker", network.address("B2"), "a > 5 OR b > 5", "--count", "2", "--json")
     published = trimtab("pub", "--broker", network.address("B1"), "[a,9],[b,9]", "[a,1],[b,1]", "a = 7")
-    assert (published.returncode, published.stdout, published.stderr) == (0, "", "")
+    assert (published.returncode, published.stdout) == (0, "")
+    assert re.fullmatch(r"B1 has accepted 3 publications of client-\w+\n", published.stderr)
     stdout, _ = process.communicate(timeout=20)
     shown = [json.loads(line) for line in stdout.splitlines()]
     assert process.returncode == 0
@@ -76,7 +78,20 @@ def test_a_wrong_line_is_named_after_what_came_before_it_was_published(network: 
 def test_what_is_not_announced_is_refused_with_exit_code_1(network: Network) -> None:
     answer = trimtab("pub", "--broker", network.address("B1"), "--advertise", "a > 5", "[a,9]", "[a,1]")
     assert answer.returncode == 1
-    assert answer.stderr == "refused: [a,1]: no advertisement of this client announces the publication\n"
+    assert answer.stderr.splitlines()[0] == (
+        "refused: [a,1]: no advertisement of this client announces the publication: [a,1] is not announced"
+    )
+    assert answer.stderr.splitlines()[1].startswith("B1 has accepted 1 publication of client-")
+
+
+def test_an_open_advertisement_admits_further_attributes_of_nested_json(network: Network) -> None:
+    process = subscriber("--broker", network.address("B2"), "address.city = 'Ayr'", "--count", "1", "--json")
+    order = '{"class": "ORDER", "address": {"city": "Ayr", "zip": null}, "tags": ["new"]}'
+    pub = ("pub", "--broker", network.address("B1"), "--name", "shop", "--advertise", "class = 'ORDER'", "--open")
+    published = trimtab(*pub, order)
+    assert (published.returncode, published.stderr) == (0, "B1 has accepted 1 publication of shop\n")
+    stdout, _ = process.communicate(timeout=20)
+    assert json.loads(stdout)["publication"] == {"class": "ORDER", "address.city": "Ayr", "tags.0": "new"}
 
 
 def test_too_few_deliveries_in_time_are_exit_code_1(network: Network) -> None:
@@ -149,6 +164,7 @@ def test_a_port_in_use_is_said(network: Network, tmp_path: Path) -> None:
         (["sub", "--broker", "127.0.0.1:1", "a > 1", "--for", "nan"], "--for: expected a number of seconds above 0"),
         (["pub", "--broker", "127.0.0.1:1", "[a,"], "PUBLICATION 1, column"),
         (["pub", "--broker", "127.0.0.1:1", "--advertise", "a >", "[a,1]"], "--advertise, column"),
+        (["pub", "--broker", "127.0.0.1:1", "[a,1]", "--open"], "--open is for --advertise"),
         (["pub", "--broker", "127.0.0.1:1", "[a,1]", "-"], "- (standard input) cannot stand beside other"),
     ],
 )

@@ -16,7 +16,7 @@ from tests.network.test_delivery import numbers, run, take
 from trimtab import Client, Filter, Network, Publication
 from trimtab.network.admin.local_network import free_ports
 from trimtab.network.admin.status import ask_status
-from trimtab.network.client import client as client_module
+from trimtab.network.client import attached_client as client_module
 from trimtab.network.client import reconnecting_connection as client_line
 from trimtab.network.client.reconnecting_connection import Line
 from trimtab.network.links.address import Address

@@ -13,7 +13,6 @@ from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.errors import ActiveDataError
 from trimtab.activedata.feeds.overlay_feed import OverlayFeed, OverlayPublication
 from trimtab.activedata.sinks.publishing import PublishingBroker
-from trimtab.client.config import ClientConfig
 from trimtab.language import Filter, LanguageError
 
 if TYPE_CHECKING:
@@ -77,15 +76,8 @@ async def _until(stop: threading.Event, work: Coroutine[None, None, None]) -> No
 
 async def _publish(broker: str, source: PublishingBroker) -> None:
     from trimtab.network.client.client import Client
-    from trimtab.network.links.address import Address
-    from trimtab.network.network_file import RETRANSMIT_AFTER_S
-    from trimtab.protocol.link import LinkConfig
 
-    config = ClientConfig(
-        name=source.client_name, session=source.session, link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096)
-    )
-    client = Client(Address.parse(broker), config)
-    await client.begin()
+    client = await Client.connect(broker, source.client_name, session=source.session)
     announced: dict[Filter, None] = {}
     try:
         while True:

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import typer
 
 from trimtab.cli.input_lines import STDIN, parse_lines, printable
-from trimtab.language import Filter, LanguageError, Op, Predicate, Publication
+from trimtab.language import Filter, LanguageError, Publication
 from trimtab.network.client.client import Client
 from trimtab.network.client.subscription import Delivery, Subscription
 from trimtab.network.clock import now_s
@@ -55,7 +55,7 @@ async def subscribe_and_print(  # noqa: PLR0917 (each one is an option)
             typer.echo("subscribed", err=True)
             async with asyncio.timeout(for_s):
                 await _print_deliveries(subscription, count, printed, as_json=as_json)
-        client.check()
+        await client.drain()  # says what ended the client, if something did
     except TimeoutError:
         if count is not None:
             typer.echo(f"{printed.count:,} of {count:,} deliveries came within {for_s:g} s", err=True)
@@ -162,12 +162,14 @@ def _as_json(delivery: Delivery) -> str:
     return json.dumps(shown, ensure_ascii=False) + "\n"
 
 
-async def publish_all(connect: Connect, announced: Sequence[Filter], publications: Sequence[Publication]) -> int:
+async def publish_all(
+    connect: Connect, announced: Sequence[Filter], publications: Sequence[Publication], *, is_open: bool = False
+) -> int:
     """Publish what was given on the command line."""
     client = await connect()
     try:
         publisher = _Publisher(client)
-        await publisher.announce(announced)
+        await publisher.announce(announced, is_open=is_open)
         for publication in publications:
             await publisher.publish(publication)
         return await publisher.finish()
@@ -175,12 +177,12 @@ async def publish_all(connect: Connect, announced: Sequence[Filter], publication
         await client.close()
 
 
-async def publish_lines(connect: Connect, announced: Sequence[Filter]) -> int:
+async def publish_lines(connect: Connect, announced: Sequence[Filter], *, is_open: bool = False) -> int:
     """Publish the lines of standard input as they come."""
     client = await connect()
     try:
         publisher = _Publisher(client)
-        await publisher.announce(announced)
+        await publisher.announce(announced, is_open=is_open)
         async for publication in _StandardInput():
             await publisher.publish(publication)
         return await publisher.finish()
@@ -192,38 +194,38 @@ async def publish_lines(connect: Connect, announced: Sequence[Filter]) -> int:
 
 
 class _Publisher:
-    """Publishes, announcing before what nothing announces yet."""
+    """Publishes, and says in the end what became of it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._announced: list[Filter] = []
-        self._makes_advertisements = True
+        self._published_count = 0
         self._refused_count = 0
         client.on_held_back = lambda reason: typer.echo(f"held back: {printable(reason)}", err=True)
 
-    async def announce(self, filters: Sequence[Filter]) -> None:
+    async def announce(self, filters: Sequence[Filter], *, is_open: bool) -> None:
         """Announce what the user said; then nothing else is."""
-        self._makes_advertisements = not filters
         for filter in filters:
-            await self._client.advertise(filter)
+            await self._client.advertise(filter, open=is_open)
 
     async def publish(self, publication: Publication) -> None:
-        if self._makes_advertisements and not any(each.announces(publication) for each in self._announced):
-            filter = announcement_of(publication)
-            await self._client.advertise(filter)
-            self._announced.append(filter)
+        self._published_count += 1
         try:
             await self._client.publish(publication)
         except LanguageError as error:
             self._refuse(f"{publication}: {error}")
 
     async def finish(self) -> int:
-        """Wait for acceptance; 1 if something was refused."""
+        """Wait for acceptance, and say what was accepted; 1 if something was refused."""
         await self._client.drain()
         for rejected in self._client.refused:
             self._refuse(f"{rejected.about}: {rejected.reason}")
         if self._refused_count > REFUSALS_SHOWN_COUNT:
             typer.echo(f"{self._refused_count:,} publications were refused", err=True)
+        accepted_count = self._published_count - self._refused_count
+        if accepted_count or not self._refused_count:
+            many = "1 publication" if accepted_count == 1 else f"{accepted_count:,} publications"
+            moves = _moves_in_words(self._client.moves_count)
+            typer.echo(f"{self._client.broker} has accepted {many} of {self._client.name}{moves}", err=True)
         return 1 if self._refused_count else 0
 
     def _refuse(self, message: str) -> None:
@@ -232,21 +234,8 @@ class _Publisher:
             typer.echo(f"refused: {printable(message)}", err=True)
 
 
-def announcement_of(publication: Publication) -> Filter:
-    """An advertisement for publications like this one: the same class, and any value of the same kind otherwise.
-
-    >>> print(announcement_of(Publication({"class": "STOCK"}, volume=5)))
-    [class,eq,'STOCK'],[volume,isPresent,0]
-    """
-    predicates: list[Predicate] = []
-    for name, value in publication.items():
-        if name == "class":
-            predicates.append(Predicate.of(name, Op.EQ, value))
-        elif isinstance(value, bool):
-            predicates.append(Predicate.of(name, Op.PRESENT, True))
-        else:
-            predicates.append(Predicate.of(name, Op.PRESENT, "" if isinstance(value, str) else 0))
-    return Filter(predicates)
+def _moves_in_words(count: int) -> str:
+    return "" if not count else f", which has moved {'once' if count == 1 else f'{count:,} times'}"
 
 
 class _StandardInput:

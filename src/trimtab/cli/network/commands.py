@@ -232,7 +232,7 @@ def _channel(text: str) -> tuple[str, dict[str, WireValue]]:
         refuse(f"--channel {text}: {error}")
 
 
-def pub(
+def pub(  # noqa: PLR0917 (each one is an option)
     broker: BrokerOption,
     publications: Annotated[
         list[str], typer.Argument(metavar="PUBLICATION...", help="What is published; - for lines of standard input.")
@@ -241,18 +241,23 @@ def pub(
         list[str] | None,
         typer.Option("--advertise", metavar="FILTER", help="What is announced; made from the publications if missing."),
     ] = None,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="With --advertise: publications may have any further attributes.")
+    ] = False,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="The publisher's name; one that nobody has if missing.")
     ] = None,
     records: RecordsOption = None,
 ) -> None:
-    """Publish; the exit code is 0 when the broker has accepted everything.
+    """Publish, and say how many publications were accepted; the exit code is 0 when all were.
 
     A publisher may be moved to another broker while it publishes: see trimtab move.
 
     \b
     Example:
       trimtab pub --broker 127.0.0.1:7001 "[class,'STOCK'],[symbol,'YHOO'],[volume,300001]"
+      trimtab pub --broker 127.0.0.1:7001 '{"class": "ORDER", "address": {"city": "Ayr"}, "tags": ["new"]}'
+      trimtab pub --broker 127.0.0.1:7001 --advertise "class = 'STOCK'" --open '{"class": "STOCK", "price": 5}'
       generate-quotes | trimtab pub --broker 127.0.0.1:7001 --name quotes -
     """
     from trimtab.cli.network.clients import publish_all, publish_lines
@@ -261,6 +266,8 @@ def pub(
     address = _address(broker)
     if name is not None and (not name or is_stream(name)):
         refuse(f"--name: a publisher's name is not empty and does not begin with {STREAM_MARK}")
+    if is_open and not advertise:
+        refuse("--open is for --advertise: without it everything that is published is announced")
     announced = [each for text in advertise or () for each in _parsed("--advertise", text, _all)]
     if STDIN in publications and publications != [STDIN]:
         refuse("- (standard input) cannot stand beside other publications")
@@ -274,7 +281,9 @@ def pub(
                 client.on_move = recorder.record
             return client
 
-        run_client(publish_all(connect, announced, values) if texts else publish_lines(connect, announced))
+        if texts:
+            run_client(publish_all(connect, announced, values, is_open=is_open))
+        run_client(publish_lines(connect, announced, is_open=is_open))
 
 
 def status(network: NetworkArgument, as_json: JsonOption = False) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from trimtab.client.config import ClientConfig, EarlierLife
 from trimtab.language import Filter
 from trimtab.network.client.client import Client
-from trimtab.network.client.subscription import Delivery
+from trimtab.network.client.subscription import Delivery, Subscription
 from trimtab.network.links.address import Address
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
 from trimtab.protocol.kept_link import Place
@@ -34,6 +34,35 @@ class KeptSession(msgspec.Struct, frozen=True):
     place: Place
 
 
+class _StoringClient(Client):
+    """A client whose application says what it has stored."""
+
+    async def begin(self, callback: Callable[[Delivery], None], *, goes_on: bool) -> None:
+        """Connect; what comes for the subscriptions of an earlier life goes to the callback."""
+        if goes_on:
+            ids = self._session.subscription_ids
+            self._subscriptions.update(dict.fromkeys(ids, Subscription(self._ends, ids, callback)))
+        await self._begin()
+
+    def check(self) -> None:
+        """Raise the error that ended the client, if one did."""
+        self._check()
+
+    def arrived(self) -> tuple[str, Place]:
+        """The broker's session, and how much of it has arrived and been handed over."""
+        return self._session.broker_session, self._session.arrived()
+
+    def stored(self, place: Place) -> None:
+        """What had arrived at a place is stored: the broker may forget it."""
+        self._session.stored(place)
+        self._schedule()
+
+    async def disconnect(self) -> None:
+        """Only break the connection: the broker keeps the session for a while."""
+        if not self._is_closing:
+            await self._abandon()
+
+
 class KeptSubscriber:
     """The deliveries of some filters, in batches; each is sent again until it is said to be stored.
 
@@ -43,7 +72,7 @@ class KeptSubscriber:
     subscriber.stored(kept)
     """
 
-    def __init__(self, client: Client, config: ClientConfig) -> None:
+    def __init__(self, client: _StoringClient, config: ClientConfig) -> None:
         self._client = client
         self._config = config
         self._waiting: list[Delivery] = []
@@ -54,7 +83,7 @@ class KeptSubscriber:
         cls, address: str | Address, filters: Sequence[Filter], name: str, earlier: KeptSession | None = None
     ) -> KeptSubscriber:
         """Subscribe, or go on after an earlier life; a `ForgottenError` says that the broker knows nothing of it."""
-        where = Address.parse(address) if isinstance(address, str) else address
+        where = Address.of(address)
         config = ClientConfig(
             name=earlier.name if earlier else f"{name}-{secrets.token_hex(4)}",
             session=earlier.session if earlier else secrets.token_hex(5),
@@ -62,11 +91,9 @@ class KeptSubscriber:
             stores=True,
             earlier=EarlierLife(earlier.broker_session, earlier.place, tuple(filters)) if earlier else None,
         )
-        client = Client(where, config)
+        client = _StoringClient(where, config)
         subscriber = cls(client, config)
-        if earlier is not None:
-            client.take_up(subscriber._hand_over)
-        await client.begin()
+        await client.begin(subscriber._hand_over, goes_on=earlier is not None)
         try:
             client.check()
             if earlier is None:
@@ -105,4 +132,4 @@ class KeptSubscriber:
 
     async def close(self, *, leaves: bool) -> None:
         """End the subscriptions, or only this life."""
-        await self._client.close(leaves=leaves)
+        await (self._client.close() if leaves else self._client.disconnect())

@@ -135,6 +135,7 @@ class Line:
         if self.keeper is not None:
             self.keeper.cancel()
             await asyncio.gather(self.keeper, return_exceptions=True)
-        if self.connection is not None:
-            self.connection.close(reason, leaves=True)
-            await self.connection.wait_closed()
+        connection = self.connection  # it is forgotten as soon as it is gone
+        if connection is not None:
+            connection.close(reason, leaves=True)
+            await connection.wait_closed()

@@ -16,6 +16,11 @@ Delivery: TypeAlias = Deliver
 class Taker(Protocol):
     """The client of a subscription, which tells its broker how much the application has taken."""
 
+    @property
+    def name(self) -> str:
+        """The client's name."""
+        ...
+
     def delivery_waits(self) -> None:
         """A delivery waits for the application."""
         ...
@@ -79,3 +84,7 @@ class Subscription:
     async def close(self) -> None:
         """Unsubscribe."""
         await self._client.unsubscribe(self)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._is_closed else f"{self.waiting_count:,} waiting"
+        return f"<Subscription {' '.join(self.ids)} of {self._client.name}, {state}>"

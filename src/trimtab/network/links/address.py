@@ -37,6 +37,19 @@ class Address(msgspec.Struct, frozen=True, order=True):
             raise ValueError(f"{text!r} is not an address: ports go from 1 to 65535")
         return Address(host, int(port))
 
+    @staticmethod
+    def of(given: str | Address) -> Address:
+        """An address that is given as such or as text.
+
+        >>> Address.of("127.0.0.1:7001") == Address.of(Address("127.0.0.1", 7001))
+        True
+        """
+        if isinstance(given, Address):
+            return given
+        if not isinstance(given, str):
+            raise TypeError(f"an address is a text HOST:PORT, not {type(given).__name__}")
+        return Address.parse(given)
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
