@@ -16,6 +16,7 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.core import Broker
 from trimtab.broker.flow import input_queues
 from trimtab.broker.flow.input_queues import InputQueues
+from trimtab.broker.flow.output_queues import OutputQueues
 from trimtab.broker.routing.confirmations import Confirmations
 from trimtab.broker.routing.forwarding import CoveredSubscriptions
 from trimtab.broker.routing.tables import RoutingTables
@@ -239,7 +240,7 @@ def _reorder_at_drop() -> list[Patch]:
 
 
 def _forget_the_limit() -> list[Patch]:
-    return [(Broker, "_drop_oldest", lambda self, peer: None)]
+    return [(OutputQueues, "_drop_oldest", lambda self, peer: None)]
 
 
 def _credit_on_arrival() -> list[Patch]:
