@@ -125,7 +125,7 @@ class Chain:
                 while broker.input_count:
                     broker.handle(Step(), now_s)
                 for peer in broker.sendable():
-                    for frame in broker.take_frames(peer, now_s):
+                    for frame in broker.output.take_frames(peer, now_s):
                         busy = True
                         effects = self.role(peer).handle(Received(name, frame), now_s)
                         if peer in self.clients:
@@ -308,7 +308,7 @@ def test_a_broker_whose_agents_go_keeps_nothing_of_them_and_may_have_others_agai
     for name, broker in chain.brokers.items():
         broker.change_agents([], 1.0)
         broker.handle(Wake(), 1.0)
-        assert broker.agent_names() == [] and broker.wake_at_s() is None, name
+        assert not broker.agents.inboxes and broker.wake_at_s() is None, name
     chain.rest(1.0)
     for broker in chain.brokers.values():
         assert (broker.tables.advertisements, broker.tables.subscriptions) == ({}, {})
@@ -331,4 +331,4 @@ def test_a_client_that_was_asked_to_move_before_the_agents_changed_still_moves()
     chain.brokers["B1"].change_agents([], 1.0)
     chain.rest(1.0)
     assert chain.clients["s"].broker == "B3"
-    assert chain.brokers["B1"].clients_asked_to_move() == []
+    assert chain.brokers["B1"].admission.asked() == []

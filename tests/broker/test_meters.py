@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.broker.meters import MeterConfig, Meters, QueueDelay, WindowSum, bucket_of_s
+from trimtab.load.indices import smoothed_indices
 
 
 def test_a_broker_at_twenty_publications_a_second_and_twenty_milliseconds_is_loaded_to_two_fifths() -> None:
@@ -16,7 +17,7 @@ def test_a_broker_at_twenty_publications_a_second_and_twenty_milliseconds_is_loa
         meters.arrived(now_s)
         meters.matched(0.02, 0.0, now_s)
         meters.queued_output(320, now_s)
-    indices = meters.read(20.0, input_count=0, output_count=0, memory_bytes=0)
+    indices = meters.read(20.0, input_count=0, output_count=0)
     assert indices.matching_delay_s == pytest.approx(0.02)
     assert indices.input_utilization_ratio == pytest.approx(0.4, rel=0.06)
     assert indices.output_utilization_ratio == pytest.approx(20 * 320 / 62_500, rel=0.06)
@@ -28,8 +29,8 @@ def test_smoothing_takes_three_quarters_of_the_present() -> None:
     meters.matched(0.1, 0.0, 0.9)
     for _ in range(10):
         meters.arrived(0.9)
-    first = meters.read_smoothed(1.0, input_count=0, output_count=0, memory_bytes=0)
-    second = meters.read_smoothed(5.0, input_count=0, output_count=0, memory_bytes=0)
+    first = smoothed_indices(meters.read(1.0, input_count=0, output_count=0), None, 0.75)
+    second = smoothed_indices(meters.read(5.0, input_count=0, output_count=0), first, 0.75)
     assert first.input_rate_per_s == 10.0
     assert second.input_rate_per_s == pytest.approx(2.5)
     assert second.matching_delay_s == pytest.approx(0.1)
@@ -38,8 +39,8 @@ def test_smoothing_takes_three_quarters_of_the_present() -> None:
 def test_queue_delays_are_zero_when_nothing_waits() -> None:
     meters = Meters(MeterConfig())
     meters.matched(0.1, 3.0, 1.0)
-    assert meters.read(1.0, input_count=0, output_count=0, memory_bytes=0).input_queue_delay_s == 0.0
-    assert meters.read(1.0, input_count=2, output_count=0, memory_bytes=0).input_queue_delay_s == 3.0
+    assert meters.read(1.0, input_count=0, output_count=0).input_queue_delay_s == 0.0
+    assert meters.read(1.0, input_count=2, output_count=0).input_queue_delay_s == 3.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 100)), max_size=50))
@@ -57,9 +58,9 @@ def test_a_window_sum_is_the_sum_of_what_lies_in_the_window_up_to_one_bucket(ste
     assert surely - 1e-6 <= total <= perhaps + 1e-6
 
 
-@pytest.mark.parametrize("wrong", [{"bucket_s": 0}, {"smoothing_alpha": 0}, {"bandwidth_bytes_per_s": 0}])
+@pytest.mark.parametrize("wrong", [{"bucket_s": 0}, {"bandwidth_bytes_per_s": 0}])
 def test_a_meter_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"bucket|alpha|bandwidth"):
+    with pytest.raises(ValueError, match=r"bucket|bandwidth"):
         MeterConfig(**wrong)
 
 

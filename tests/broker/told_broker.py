@@ -132,7 +132,7 @@ class ToldBroker:
         """What the broker wants and says."""
         lines, self.lines = self.lines, []
         for peer, end in self.peers.items():
-            for frame in self.broker.take_frames(peer, self.now_s):
+            for frame in self.broker.output.take_frames(peer, self.now_s):
                 self.reported_done[peer] = frame.done
                 if isinstance(frame, Payload):
                     lines += [f"to {peer}: {each}" for each in end.hears(frame.messages)]

@@ -63,7 +63,7 @@ class Pair:
             while self.broker.input_count:
                 self.broker.handle(Step(), 0.0)
             for client in clients:
-                for frame in self.broker.take_frames(client.name, 0.0):
+                for frame in self.broker.output.take_frames(client.name, 0.0):
                     effects += client.receive("B1", frame, 0.0)
         return effects
 

@@ -26,7 +26,7 @@ from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
-from trimtab.network.server.broker_process import PLACE_IS_TAKEN, REPLACED_ALREADY
+from trimtab.network.server.greetings import PLACE_IS_TAKEN, REPLACED_ALREADY
 from trimtab.protocol.frames import BrokerStatus, Goodbye, Hello
 from trimtab.protocol.messages import VERSION, Members, Neighbours
 

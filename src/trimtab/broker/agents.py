@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from trimtab.broker.peers import Peer
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
 from trimtab.policies.api import (
@@ -146,7 +148,7 @@ class View:
 
     def publication_bytes(self) -> float:
         """The usual size of a publication on the wire."""
-        return self._broker.publication_bytes
+        return self._broker.meters.publication_bytes
 
     def matched_bytes(self) -> float:
         """The size of the publication that is being matched."""
@@ -178,14 +180,19 @@ class Agents:
     """Runs the agents of a broker."""
 
     def __init__(self, broker: Broker, agents: Sequence[Agent], former: Agents | None = None) -> None:
-        """Agents of a broker; those that succeed others go on with their numbers."""
+        """Agents of a broker, perhaps none; those that succeed others go on with their numbers."""
         self._broker = broker
         self._agents = {f"{broker.name}/{agent.name}": agent for agent in agents}
         self.inboxes = {name: Inbox() for name in self._agents}
+        """By the names that the routing tables know."""
+        for name, inbox in self.inboxes.items():
+            broker.peers[name] = Peer(name, "agent", broker.config.session, inbox, sys.maxsize)
+        self.wait_for_start = bool(agents)
+        """Whether they have yet to begin, with the first event that tells more than load."""
         self._tracer = next(((name, agent) for name, agent in self._agents.items() if isinstance(agent, Tracing)), None)
         self.traces = self._tracer is not None
         """Whether an agent follows publications."""
-        self.matched_bytes = broker.publication_bytes
+        self.matched_bytes = broker.meters.publication_bytes
         """The size of the publication that is being matched."""
         known: dict[str, int] = {} if former is None else former._sequences
         self._sequences: dict[str, int] = {**known, **{name: known.get(name, 0) for name in self._agents}}
@@ -198,6 +205,7 @@ class Agents:
 
     def start(self, now_s: float) -> None:
         """The broker begins its work."""
+        self.wait_for_start = False
         for name, agent in self._agents.items():
             self._carry_out(name, agent.start(View(self._broker, self), now_s), now_s)
 
@@ -211,8 +219,7 @@ class Agents:
         broker = self._broker
         for name, agent in self._agents.items():
             if agent.observes:
-                usual_bytes = broker.publication_bytes
-                self.matched_bytes = len(message.wire) or broker.sizes_bytes.get(message.publisher, usual_bytes)
+                self.matched_bytes = broker.meters.size_of_bytes(message)
                 publication = (message.publisher, message.sequence)
                 self._carry_out(name, agent.matched(publication, message.values, hops, now_s), now_s)
 
@@ -236,6 +243,19 @@ class Agents:
         way = Way("" if is_own else source, roles.count("client"), neighbours)
         publication = (message.publisher, message.sequence)
         self._carry_out(name, agent.traced(message.cause, publication, way, now_s), now_s)
+
+    def succeeded_by(self, agents: Sequence[Agent], now_s: float) -> Agents:
+        """Let these agents go and others come, while the broker works: its policy changes.
+
+        These do nothing more, and what they announced and asked for ends. Clients that they asked to move answer as
+        before. The numbering of filters goes on, because the end of an old advertisement stands behind publications on
+        its way and must not meet a new one of the same id.
+        """
+        self.retire()
+        for name in self.inboxes:
+            del self._broker.peers[name]
+            self._broker.interests.end_all_from(name, now_s)
+        return Agents(self._broker, agents, self)
 
     def retire(self) -> None:
         """Let the agents do nothing more; what they have begun takes its course."""
@@ -297,14 +317,14 @@ class Agents:
                         session=broker.config.session,
                         cause=cause,
                     )
-                    broker.say_from_agent(name, message)
+                    self._say(name, message)
                 case Announce(filter=filter):
-                    broker.say_from_agent(name, Advertise(id=self._new_id(name), filter=filter))
+                    self._say(name, Advertise(id=self._new_id(name), filter=filter))
                 case Listen(key=key, filter=filter):
                     self._ids[name, key] = id = self._new_id(name)
-                    broker.say_from_agent(name, Subscribe(id=id, filter=filter))
+                    self._say(name, Subscribe(id=id, filter=filter))
                 case Unlisten(key=key):
-                    broker.say_from_agent(name, Unsubscribe(id=self._ids.pop((name, key))))
+                    self._say(name, Unsubscribe(id=self._ids.pop((name, key))))
                 case MoveClient(client=client, to_broker=to_broker, cause=cause):
                     self._move(client, to_broker, cause, now_s)
                 case RelocatePublisher(client=client, to_broker=to_broker, cause=cause):
@@ -315,6 +335,10 @@ class Agents:
                     broker.send(client, Measure(brokers=brokers, addresses=addresses, cause=cause), now_s)
                 case Note(record=record):
                     self._effects.append(Record(record))
+
+    def _say(self, name: str, message: AnyMessage) -> None:
+        """What an agent says takes its turn in the input like everything else."""
+        self._broker.input.control.append((name, message, self._broker.peers[name].epoch))
 
     def _move(self, client: str, to_broker: str, cause: str, now_s: float, objection: str = "") -> None:
         """Have an intent admitted, or say why it cannot be."""

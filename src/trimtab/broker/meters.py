@@ -9,7 +9,9 @@ from collections import deque
 
 import msgspec
 
-from trimtab.load.indices import LoadIndices, input_utilization_ratio, output_utilization_ratio, smoothed_indices
+from trimtab.load.indices import LoadIndices, input_utilization_ratio, output_utilization_ratio
+from trimtab.protocol.events import LoadMeasured, PublicationSizes
+from trimtab.protocol.messages import Publish
 
 
 class MeterConfig(msgspec.Struct, frozen=True):
@@ -20,9 +22,6 @@ class MeterConfig(msgspec.Struct, frozen=True):
 
     bucket_s: float = 0.5
     """Rates move in steps of this; a fraction of the window."""
-
-    smoothing_alpha: float = 0.75
-    """Weight of the present in smoothed indices (thesis, Table 5.2)."""
 
     bandwidth_bytes_per_s: float = 125_000_000.0
     """The output bandwidth that ratios refer to: one gigabit per second unless configured."""
@@ -37,8 +36,6 @@ class MeterConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not 0 < self.bucket_s <= self.window_s:
             raise ValueError("the bucket of a meter is positive and no longer than its window")
-        if not 0 < self.smoothing_alpha <= 1:
-            raise ValueError("the smoothing alpha lies above 0 and is at most 1")
         if self.bandwidth_bytes_per_s <= 0 or self.memory_bytes <= 0:
             raise ValueError("a bandwidth and a memory are positive")
 
@@ -143,7 +140,12 @@ class Meters:
         self._input_delay_s = 0.0
         self._output_delay_s = 0.0
         self._matching_delay_s = 0.0
-        self._smoothed: LoadIndices | None = None
+        self.memory_bytes = 0
+        """Memory in use, as far as the world has told."""
+        self.publication_bytes = 320.0
+        """The usual size of a publication on the wire, as far as the world has told."""
+        self._sizes_bytes: dict[str, int] = {}
+        """Sizes by publisher, where the world has told that they differ."""
 
     def _new_sum(self) -> WindowSum:
         return WindowSum(self.config.window_s, self.config.bucket_s)
@@ -166,8 +168,24 @@ class Meters:
         """A message left an output queue after waiting so long."""
         self._output_delay_s = waited_s
 
-    def read(self, now_s: float, *, input_count: int, output_count: int, memory_bytes: int) -> LoadIndices:
-        """The indices of this moment; queue depths and memory are told by the broker."""
+    def told(self, event: LoadMeasured | PublicationSizes) -> None:
+        """The world tells what it has measured."""
+        if isinstance(event, PublicationSizes):
+            self._sizes_bytes.update(event.by_publisher)
+            return
+        if event.memory_bytes is not None:
+            self.memory_bytes = event.memory_bytes
+        if event.output_delay_s is not None:
+            self.sent(event.output_delay_s)
+        if event.publication_bytes is not None:
+            self.publication_bytes = event.publication_bytes
+
+    def size_of_bytes(self, message: Publish) -> float:
+        """How large a publication is on the wire, as far as is known."""
+        return len(message.wire) or self._sizes_bytes.get(message.publisher, self.publication_bytes)
+
+    def read(self, now_s: float, *, input_count: int, output_count: int) -> LoadIndices:
+        """The indices of this moment; queue depths are told by the broker."""
         matched_count = self._matched.total(now_s)
         if matched_count:
             self._matching_delay_s = self._matching_s.total(now_s) / matched_count
@@ -186,11 +204,5 @@ class Meters:
             input_queue_delay_s=self._input_delay_s if input_count else 0.0,
             output_queue_count=output_count,
             output_queue_delay_s=self._output_delay_s if output_count else 0.0,
-            memory_bytes=memory_bytes,
+            memory_bytes=self.memory_bytes,
         )
-
-    def read_smoothed(self, now_s: float, *, input_count: int, output_count: int, memory_bytes: int) -> LoadIndices:
-        """The indices smoothed with those of the previous smoothed reading, for detection."""
-        current = self.read(now_s, input_count=input_count, output_count=output_count, memory_bytes=memory_bytes)
-        self._smoothed = smoothed_indices(current, self._smoothed, self.config.smoothing_alpha)
-        return self._smoothed

@@ -9,9 +9,11 @@ from trimtab.broker.peers import Peer, Watch
 from trimtab.broker.replication.retention import RetainingLink
 from trimtab.policies.api import ClientStayed, NeighboursChanged
 from trimtab.protocol.channels import is_stream
+from trimtab.protocol.codec import decode_publication
 from trimtab.protocol.effects import Close, Effect
+from trimtab.protocol.events import LeftBehind
 from trimtab.protocol.frames import Hello, Role, Sendable, version_problem
-from trimtab.protocol.messages import VERSION, ClientRecord, Gone, Members
+from trimtab.protocol.messages import VERSION, AnyMessage, ClientRecord, Gone, Members, Publish
 from trimtab.protocol.versions import common_version, known
 
 if TYPE_CHECKING:
@@ -48,12 +50,12 @@ class Sessions:
             if peer.role == "broker" and not peer.assists and not hello.assists:
                 self._came_again(peer, hello, now_s)
             elif hello.assists:
-                broker.remove_peer(name, now_s)
+                broker.sessions.remove(name, now_s)
                 return [Close(name, f"{hello.assists} needs no assistant any more")]
             elif self._comes_back(peer, hello):
                 self._begin_link_again(peer, now_s)
             else:
-                broker.remove_peer(name, now_s)
+                broker.sessions.remove(name, now_s)
                 peer = None
         is_new = peer is None
         if peer is None:
@@ -66,17 +68,18 @@ class Sessions:
         peer.link.connect(hello.expects, now_s)
         self._watch.forget(peer)
         self._watch.add(peer)
-        broker.touch(name)
+        broker.output.touch(name)
         broker.gaps.greeted(peer, hello, is_new=is_new)
         if is_new:
             self._came(peer, hello, now_s)
         broker.records.look_for_guardian(now_s)
-        broker.settle_news()
+        if broker.safe is not None:
+            broker.safe.settle_news()
         return []
 
     def _new_peer(self, name: str, role: Role, session: str, version: int = VERSION) -> Peer:
         broker = self._broker
-        peer = Peer(name, role, session, broker.new_link(), self._queue_max_count(role))
+        peer = Peer(name, role, session, broker.output.new_link(), self._queue_max_count(role))
         peer.version = version
         peer.link.begin_behind(self._input.data_count_from(name))
         if broker.safe is not None and role == "client":
@@ -96,7 +99,7 @@ class Sessions:
             peer.behind[peer.name] = ""
             broker.takeover.came(peer, hello, now_s)
             broker.reach.tell_other_brokers(peer, Members(names=(peer.name,), addresses=("",)), now_s)
-            broker.tell_agents(NeighboursChanged(), now_s)
+            broker.agents.tell_all(NeighboursChanged(), now_s)
             if replacement is not None:
                 replacement.neighbour_came(peer, now_s)
         else:
@@ -199,7 +202,7 @@ class Sessions:
 
     def _begin_link_again(self, peer: Peer, now_s: float) -> None:
         """What a client has not acknowledged goes over a new link; it tells all that it wants again."""
-        broker, old, new = self._broker, peer.link, self._broker.new_link()
+        broker, old, new = self._broker, peer.link, self._broker.output.new_link()
         tail = known(old.undelivered_data(), peer.version)
         self._input.remove_data_of(peer.name)  # it is said again, for it was not accepted
         peer.link, peer.queue = new, new.data
@@ -210,7 +213,7 @@ class Sessions:
         if broker.safe is not None and isinstance(old, RetainingLink) and isinstance(new, RetainingLink):
             broker.safe.epoch_began(peer.name, old, new)
         if cause := broker.admission.ended(peer.name, why := "it was away when it was asked"):
-            broker.tell_agents(ClientStayed(peer.name, cause, why), now_s)
+            broker.agents.tell_all(ClientStayed(peer.name, cause, why), now_s)
 
     # ---- a peer is away, or gone ----
 
@@ -220,7 +223,7 @@ class Sessions:
         if peer is None:
             return
         if peer.leaves:
-            self._broker.remove_peer(name, now_s)
+            self._broker.sessions.remove(name, now_s)
             return
         peer.link.disconnect()
         if peer.role == "client":
@@ -234,8 +237,10 @@ class Sessions:
     def remove(self, name: str, now_s: float) -> None:
         """A peer is gone, with all that is in force for it."""
         broker = self._broker
-        if name in broker.peers and broker.replacement is not None:
-            broker.replacement.divisions.leaves(broker.peers[name])
+        if name in broker.peers:
+            self._tell_of_lapse(broker.peers[name], now_s)
+            if broker.replacement is not None:
+                broker.replacement.divisions.leaves(broker.peers[name])
         peer = broker.peers.pop(name, None)
         if peer is None:
             broker.later += broker.takeover.gone(name, now_s)
@@ -250,6 +255,17 @@ class Sessions:
         else:
             self._neighbour_gone(peer, now_s)
 
+    def _tell_of_lapse(self, peer: Peer, now_s: float) -> None:
+        """What ends with a client's lease; a stay that has not begun yet, for all the client knows, ends unnoticed."""
+        observer = self._broker.observer
+        if observer is None or peer.lease_ends_s is None or now_s < peer.lease_ends_s:
+            return
+        if peer.is_leaving:
+            undelivered = map(_publication, peer.link.undelivered_data())
+            observer.left_unheard(peer.name, [each for each in undelivered if each is not None])
+        elif not peer.old_broker:
+            observer.lease_lapsed(peer.name, list(peer.subscriptions))
+
     def _client_gone(self, peer: Peer, now_s: float) -> None:
         broker, name = self._broker, peer.name
         broker.interests.end_all_from(name, now_s)
@@ -260,7 +276,7 @@ class Sessions:
         if broker.channels is not None:
             broker.channels.client_gone(name, now_s)
         if cause := broker.admission.ended(name, why := "it has left the network"):
-            broker.tell_agents(ClientStayed(name, cause, why), now_s)
+            broker.agents.tell_all(ClientStayed(name, cause, why), now_s)
 
     def _neighbour_gone(self, peer: Peer, now_s: float) -> None:
         broker = self._broker
@@ -268,6 +284,45 @@ class Sessions:
         broker.reach.tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
         broker.later += broker.takeover.gone(peer.name, now_s)
         broker.moves.look_for_ways(now_s)
-        broker.tell_agents(NeighboursChanged(), now_s)
+        broker.agents.tell_all(NeighboursChanged(), now_s)
         if broker.replacement is not None:
             broker.replacement.neighbour_gone(peer, now_s)
+
+    # ---- the next incarnation ----
+
+    def left_behind(self) -> LeftBehind:
+        """What the next incarnation must know when this one ends: its clients, and what nobody else has.
+
+        Where publications are acknowledged when they are durable, disks have all of them. Where they are when they are
+        safe, those from whom they came have them as well, but may end at the same time.
+        """
+        broker = self._broker
+        peers = [peer for peer in broker.peers.values() if peer.role != "agent" and not peer.assists]
+        records = [each.left_with or broker.records.record_of(each) for each in peers if each.role == "client"]
+        tails: dict[str, tuple[Sendable, ...]] = {}
+        waiting: list[tuple[str, AnyMessage]] = []
+        if broker.config.acknowledges != "durable":
+            tails = {peer.name: tuple(peer.link.undelivered_data()) for peer in peers}
+            neighbours = {peer.name for peer in peers if peer.role == "broker"}
+            waiting = [(source, message) for source, message in broker.data_waiting() if source in neighbours]
+        if broker.safe is None and broker.replacement is not None:
+            waiting = [*broker.replacement.divisions.left_behind(), *waiting]
+        return LeftBehind(
+            records=tuple(records),
+            version=broker.records.version,
+            tails={name: tail for name, tail in tails.items() if tail},
+            waiting=tuple(waiting),
+        )
+
+    def resumed(self, left: LeftBehind, now_s: float) -> None:
+        """The incarnation before was asked to end: its clients are known, and what it had goes on."""
+        self.tails.update(left.tails)
+        self._input.add_first(left.waiting)
+        self._broker.gaps.resumed()
+        self._broker.takeover.resumed(left, now_s)
+
+
+def _publication(message: Sendable) -> Publish | None:
+    if isinstance(message, bytes):
+        return decode_publication(message)
+    return message if isinstance(message, Publish) else None

@@ -157,7 +157,7 @@ class Figure1(Direct):
                 while role.input_count:
                     role.handle(Step(), 0.0)
                 for peer in role.sendable():
-                    for frame in role.take_frames(peer, 0.0):
+                    for frame in role.output.take_frames(peer, 0.0):
                         busy = True
                         if peer in self.brokers and isinstance(frame, Payload):
                             self.said += [(name, peer, message) for message in frame.messages]

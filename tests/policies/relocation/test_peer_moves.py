@@ -65,8 +65,7 @@ def test_in_clusters_a_publisher_moves_between_heads() -> None:
 
 def test_in_clusters_an_edge_broker_tells_the_agent_that_wanted_the_move_why_not() -> None:
     world = network("padres")
-    agents = world.brokers["H1"].broker._agents
-    assert agents is not None
+    agents = world.brokers["H1"].broker.agents
     told: list[object] = []
     agents.tell_all = lambda event, now_s: told.append(event)  # type: ignore[method-assign]
     agents._carry_out("H1/padres", [RelocatePublisher("p", "E11", "r1")], world.now_s)
@@ -75,7 +74,7 @@ def test_in_clusters_an_edge_broker_tells_the_agent_that_wanted_the_move_why_not
     assert [getattr(event, "reason", "") for event in told] == [
         "E11 is an edge-broker, and publishers go to cluster-heads"
     ]
-    assert world.brokers["H1"].broker.clients_asked_to_move() == []
+    assert world.brokers["H1"].broker.admission.asked() == []
     end(world)
 
 

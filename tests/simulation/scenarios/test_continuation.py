@@ -8,6 +8,7 @@ import pytest
 
 from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
+from trimtab.protocol.messages import Publish
 from trimtab.simulation.scenarios.continuation import Continuation, ContinuedClient, Wanted, begin_after_s
 from trimtab.simulation.scenarios.scenario import BrokerPart, LinkPart, Scenario
 
@@ -69,13 +70,14 @@ def test_each_subscriber_gets_its_share_of_what_was_sampled_at_the_measured_rate
 
 def test_brokers_know_the_sizes_of_publications() -> None:
     _, continuation = run(publisher("A", 10.0, 1, size_bytes=1000), subscriber("s", "class = 'STOCK'"))
-    broker = continuation.world.brokers["B2"].broker
-    assert (broker.publication_bytes, broker.sizes_bytes) == (1000, {"A": 1000})
+    meters = continuation.world.brokers["B2"].broker.meters
+    published = Publish(publisher="A", sequence=1, values={}, origin_s=0.0)
+    assert (meters.publication_bytes, meters.size_of_bytes(published)) == (1000, 1000)
 
 
 def test_requirements_are_kept_with_their_subscriptions() -> None:
     _, continuation = run(publisher("A", 1.0, 1), subscriber("s", "class = 'STOCK'", 0.5))
-    assert continuation.world.brokers["B1"].broker.within_of("s") == 0.5
+    assert continuation.world.brokers["B1"].broker.peers["s"].strictest_within_s() == 0.5
 
 
 def test_a_client_without_a_rate_or_without_samples_is_silent() -> None:

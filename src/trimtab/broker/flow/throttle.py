@@ -21,8 +21,7 @@ class Gatekeeper:
         self.protection = Protection(config, self._size_of)
 
     def _size_of(self, message: Publish) -> int:
-        usual_bytes = round(self._broker.publication_bytes)
-        return len(message.wire) or self._broker.sizes_bytes.get(message.publisher, usual_bytes)
+        return round(self._broker.meters.size_of_bytes(message))
 
     def admit(self, peer: Peer, messages: list[AnyMessage], now_s: float) -> list[AnyMessage]:
         """Those of a client's messages that go on at once; the others have arrived, but are not dealt with."""
@@ -37,7 +36,7 @@ class Gatekeeper:
     def wake(self, now_s: float) -> None:
         """Let in what has waited long enough."""
         for client, messages in self.protection.release(now_s):
-            self._broker.let_in(client, messages)
+            self._broker.input.add(client, messages, self._broker.peers[client].epoch)
 
     def wake_at_s(self) -> float | None:
         """When something that waits may go on."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from trimtab.policies.api import ClientStayed
+from trimtab.policies.api import ClientCame, ClientLeft, ClientStayed
 from trimtab.protocol.messages import Redirect
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Admission:
             return f"no way leads to {to_broker}"
         self._asked[client] = cause
         if self._keeps_clients:
-            broker.tell_agents_of_move(ClientStayed(client, cause, "this broker keeps its clients"), client, now_s)
+            self.tell_of_move(ClientStayed(client, cause, "this broker keeps its clients"), now_s)
             return ""
         broker.send(client, Redirect(broker=to_broker, address=broker.reach.address_of(to_broker), cause=cause), now_s)
         return ""
@@ -55,12 +55,17 @@ class Admission:
         self._by_hand_count += 1
         cause = f"{self._broker.name}/by-hand/{self._by_hand_count}"
         peer = self._broker.peers.get(client)
-        objection = self._broker.objection_to_leaving(client) if peer is not None and peer.advertisements else ""
+        objection = self._broker.agents.objection_to_leaving(client) if peer is not None and peer.advertisements else ""
         return cause, objection or self.admit(client, to_broker, cause, now_s)
 
     def outcome(self, cause: str) -> str | None:
         """How a move by hand ended: empty if the client has moved, why it has not, None if that is not known yet."""
         return self._outcomes.pop(cause, None)
+
+    def tell_of_move(self, event: ClientCame | ClientLeft | ClientStayed, now_s: float) -> None:
+        """A client has come, left, or stayed: the agents hear of it, and it may be asked to move again."""
+        self.ended(event.client, event.reason if isinstance(event, ClientStayed) else "")
+        self._broker.agents.tell_all(event, now_s)
 
     def ended(self, client: str, reason: str) -> str:
         """A client has moved (no reason) or stays; returns what it was asked for, empty if it was not."""

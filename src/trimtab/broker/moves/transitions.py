@@ -103,7 +103,7 @@ class Moves:
         self._again_s[peer.name] = (now_s + AGAIN_AFTER_S, AGAIN_AFTER_S)
         if is_new:
             self.moved_in_count += 1
-            broker.tell_agents_of_move(ClientCame(peer.name, message.cause), peer.name, now_s)
+            broker.admission.tell_of_move(ClientCame(peer.name, message.cause), now_s)
 
     def _objection(self, peer: Peer, message: MoveIn) -> str:
         broker = self._broker
@@ -118,7 +118,7 @@ class Moves:
             return f"a client may have at most {broker.config.filters_per_client_max_count:,} filters here"
         if broker.draining is not None and not (peer.old_broker or peer.subscriptions or peer.advertisements):
             return broker.draining.objection_to_move()
-        return broker.objection_to_publisher(peer.name) if message.advertisements and not peer.old_broker else ""
+        return broker.agents.objection_to_coming(peer.name) if message.advertisements and not peer.old_broker else ""
 
     def _hand_over_to_here(self, peer: Peer, now_s: float) -> None:
         """Send the marker as soon as the stay is recorded.
@@ -250,8 +250,8 @@ class Moves:
         broker.interests.end_all_of(client, now_s)
         self.moved_out_count += 1
         if is_publisher:
-            broker.tell_agents(PublisherTurned(client.name, cause), now_s)
-        broker.tell_agents_of_move(ClientLeft(client.name, cause), client.name, now_s)
+            broker.agents.tell_all(PublisherTurned(client.name, cause), now_s)
+        broker.admission.tell_of_move(ClientLeft(client.name, cause), now_s)
 
     def stay(self, peer: Peer, message: Stay, now_s: float) -> None:
         """A client wants to burn a stay elsewhere; if its marker has come, the end is on its way to the client."""
@@ -290,14 +290,15 @@ class Moves:
     def complete(self, source: Peer, message: Complete, now_s: float) -> list[Effect]:
         """The answer of a client's old broker: all that it published there has passed this broker."""
         broker = self._broker
-        effects = [] if message.is_lost else broker.release(broker.takeover.streams.passed(message), now_s)
+        effects = [] if message.is_lost else broker.ordering.release(broker.takeover.streams.passed(message), now_s)
         if not message.new_broker:
             broker.send_to_others(source.name, message, now_s)
             return effects
-        if self._publishers_until_s.pop((message.client, message.stay), None) is not None:
-            broker.begin_assistance_if_still(now_s)
+        was_under_way = self._publishers_until_s.pop((message.client, message.stay), None) is not None
+        if was_under_way and broker.replacement is not None:  # an assistant may have waited for that
+            broker.replacement.assistance.begin_if_still(now_s)
         if message.publishes and not message.is_lost:
-            broker.tell_agents(PublisherTurned(message.client, message.cause), now_s)
+            broker.agents.tell_all(PublisherTurned(message.client, message.cause), now_s)
         if message.new_broker != broker.name:
             towards = broker.reach.towards(message.new_broker)
             if towards is not None:

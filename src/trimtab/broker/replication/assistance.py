@@ -112,7 +112,7 @@ class Assistance:
         division = Division(hello.assists, (peer.name, *streams), hello)
         division.markers_count = broker.epoch * _MARKERS_PER_INCARNATION_COUNT
         self.divisions.begin(division)
-        broker.same_side(peer.name, hello.assists)
+        broker.input.same_side[peer.name] = hello.assists
         broker.add_stage(self)
         broker.interests.say(broker.tables.add_twin(peer.name, "" if is_own else hello.assists), now_s)
         if is_own:
@@ -189,7 +189,7 @@ class Assistance:
 
     def _sent(self, division: Division) -> None:
         """A publication was sent over one of the ways."""
-        self._broker.touch(division.assistant)
+        self._broker.output.touch(division.assistant)
         if division.merge is not None:
             self._plan(division, self._now_s)
 

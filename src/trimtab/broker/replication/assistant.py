@@ -43,7 +43,8 @@ class AssistantDuties:
             self._due_s = now_s + self._config.relieved_after_s
         hops = broker.tables.hops_for(message.values)
         effects = broker.after_stage(place, source, message, now_s)
-        broker.passed_by_stand_in(message)
+        if broker.observer is not None:
+            broker.observer.passed_by_stand_in(message)
         if broker.takeover.is_learning and broker.config.replica == "incremental":
             self._kept.add(message, source, hops)
         if broker.config.reorders:
@@ -61,7 +62,7 @@ class AssistantDuties:
         """A neighbour's subscription came late: it gets what has passed, if that was promised."""
         for message in self._kept.for_neighbour(peer.name, filter):
             peer.queue.append(one_hop_further(message))
-            self._broker.touch(peer.name)
+            self._broker.output.touch(peer.name)
 
     def heard_all_from(self, neighbour: str) -> None:
         """It does not matter which of them have told all before all have."""
@@ -91,7 +92,7 @@ class AssistantDuties:
         for peer in self._broker.peers.values():
             if peer.role == "broker" and peer.name != source:
                 peer.queue.append(marker)
-                self._broker.touch(peer.name)
+                self._broker.output.touch(peer.name)
 
     # ---- leaving ----
 

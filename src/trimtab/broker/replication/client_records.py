@@ -165,7 +165,8 @@ class Records:
         self._last_version += 1
         guard = Guard(version=self._last_version, record=record, ended=ended, is_over=is_over)
         if self._on_disk:
-            self._writing.append((self._last_version, self._broker.to_disk(guard)))
+            assert self._broker.safe is not None
+            self._writing.append((self._last_version, self._broker.safe.to_disk(guard)))
         elif self._guardian:
             self._broker.send(self._guardian, guard, now_s)
 
@@ -225,7 +226,7 @@ class Records:
             self._broker.send(name, message, now_s)
         while self._held and self._held[0][0] <= self._kept_version:
             _, held = self._held.popleft()
-            self._broker.later += self._broker.release([held], now_s)
+            self._broker.later += self._broker.ordering.release([held], now_s)
 
     # ---- who keeps them ----
 

@@ -107,7 +107,7 @@ class Divisions:
     # ---- the way of a publication or marker ----
 
     def must_wait(self, held: Held) -> bool:
-        """Whether data whose turn has come waits for what must come before it; it goes on by `Broker.release`."""
+        """Whether data whose turn has come waits for what must come before it; it goes on by `Ordering.release`."""
         source, message, item = held
         division = self.by_source.get(source)
         if division is None or division.merge is None:
@@ -137,14 +137,14 @@ class Divisions:
         released = merge.take()
         self.released_max_count = max(self.released_max_count, len(released))
         if released:
-            self._broker.later += self._broker.release(released, self._broker.now_s)
+            self._broker.later += self._broker.ordering.release(released, self._broker.now_s)
         behind, division.behind = division.behind, []
         for place, held, epoch in behind:
             is_open = getattr(held[1], "id", "") in division.advertisements
             if is_open or merge.holds_until(place):
                 division.behind.append((place, held, epoch))
             else:
-                self._broker.later += self._broker.release_marker(held, epoch, self._broker.now_s)
+                self._broker.later += self._broker.ordering.release_marker(held, epoch, self._broker.now_s)
 
     def assistant_ended(self, division: Division, id: str) -> None:
         """An assistant has ended an advertisement; what it has passed on before may wait yet."""
@@ -204,7 +204,7 @@ class Divisions:
     def _dismiss(self, division: Division) -> None:
         broker = self._broker
         if division.assistant in broker.peers:
-            broker.remove_peer(division.assistant, broker.now_s)
+            broker.sessions.remove(division.assistant, broker.now_s)
             broker.later.append(Close(division.assistant, f"{division.broker} needs no assistant any more"))
 
     def _give_back(self, division: Division) -> None:
@@ -322,7 +322,7 @@ class Divisions:
             return
         if peer.name == division.assistant:
             if peer.name in division.awaited:
-                self._broker.hear_last(peer.name, OneWay())
+                self._broker.input.add(peer.name, [OneWay()], 0)
                 self._ask_neighbours(division)
             return
         if division.broker == peer.name:

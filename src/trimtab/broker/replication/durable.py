@@ -162,7 +162,7 @@ class DurableDelivery(SafeDelivery):
             if self.must_wait_for_disk(client):
                 self._behind.append((client, held))
             else:
-                self._broker.later += self._broker.release([held], self._broker.now_s)
+                self._broker.later += self._broker.ordering.release([held], self._broker.now_s)
         if not self._to_come:
             self._broker.gaps.disk_passed(self._broker.now_s)
             self._broker.moves.resume_all(self._broker.now_s)
@@ -238,7 +238,8 @@ class DurableDelivery(SafeDelivery):
         self._recovered = publications
         for message in publications:
             self._logged[message.publisher] = (message.session, message.sequence)
-            broker.found_on_disk(message)
+            if broker.observer is not None:
+                broker.observer.recovered(message)
         for client in broker.peers.values():
             client.last_sequence = client.safe_sequence = self.stored_until(client.name, client.session)
         broker.takeover.recovered(tuple(each for each in records if not each.client.startswith(ON_DISK)), now_s)
@@ -276,7 +277,7 @@ class DurableDelivery(SafeDelivery):
             self._disk_until[source] = message.sequence
             self._to_come[source] = self._to_come.get(source, 0) + 1
             first.append((source, message))
-        self._broker.let_in_first(first)
+        self._broker.input.add_first(first)
         if not first:
             self._broker.gaps.disk_passed(now_s)
         for publisher in list(self._owed):

@@ -41,7 +41,8 @@ class LateRoutes:
         before_count = broker.counters.publications_in_count
         hops = self.choose_hops(source, broker.tables.hops_for(message.values))
         effects = broker.after_stage(place, source, message, now_s)
-        broker.passed_by_stand_in(message)
+        if broker.observer is not None:
+            broker.observer.passed_by_stand_in(message)
         if broker.counters.publications_in_count > before_count:
             self._kept.add(message, source, hops)
         return effects
@@ -83,4 +84,4 @@ class LateRoutes:
         peer.again_count += len(missed)
         for message in missed:
             peer.queue.append(one_hop_further(message))
-            self._broker.touch(peer.name)
+            self._broker.output.touch(peer.name)

@@ -57,7 +57,7 @@ class Replacement:
     def neighbour_away(self, peer: Peer, now_s: float) -> None:
         """A neighbour was asked to end, and returns; an assistant does not."""
         if peer.assists:
-            self._broker.remove_peer(peer.name, now_s)
+            self._broker.sessions.remove(peer.name, now_s)
             return
         self._watch.away(peer.name, now_s)
 
@@ -119,7 +119,7 @@ class Replacement:
         for wanted in self._watch.look(self._signs_of, self._ask, now_s):
             if self.assistance.is_assistant(wanted.broker):
                 if isinstance(wanted, Replace):
-                    self._broker.remove_peer(wanted.broker, now_s)
+                    self._broker.sessions.remove(wanted.broker, now_s)
                     effects.append(Close(wanted.broker, f"it seems to have failed: {wanted.why}"))
             elif self.assistance.has_assistant(wanted.broker) and isinstance(wanted, Assist):
                 pass
@@ -135,7 +135,7 @@ class Replacement:
 
     def _ask(self, name: str) -> None:
         self._broker.peers[name].link.ask()
-        self._broker.touch(name)
+        self._broker.output.touch(name)
 
     def held(self) -> list[Publish]:
         """Publications that are kept for late subscriptions, or wait until those before them have come."""

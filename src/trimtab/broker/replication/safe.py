@@ -57,7 +57,7 @@ class SafeDelivery:
             return
         first = self.retention.first_waiting(source)
         if peer.link.tell_done(peer.link.stepped_count if first is None else first.index - 1):
-            self._broker.touch(source)
+            self._broker.output.touch(source)
         if peer.role == "client":
             self._settled(peer, peer.last_sequence if first is None else first.sequence - 1)
 
@@ -69,7 +69,7 @@ class SafeDelivery:
         if sequence > peer.safe_sequence:
             peer.safe_sequence = sequence
             peer.accepted_owed = True
-            self._broker.touch(peer.name)
+            self._broker.output.touch(peer.name)
 
     def settle_news(self) -> None:
         """Something has arrived somewhere: tell all sources what is done by that."""

@@ -96,7 +96,7 @@ class Takeover:
             others = (each for each in broker.peers.values() if each.role == "broker" and not each.assists)
             self._subscriptions_due = {each.name: None for each in others}
             self._wanted_from = {}
-            broker.learns()
+            self.begin_learning()
         self.begin(peer, now_s)
 
     def begin(self, peer: Peer, now_s: float) -> None:
@@ -143,8 +143,8 @@ class Takeover:
         queue = self._wait_ready.pop(name, None)
         if queue is not None:
             queue.end()
-        new = broker.new_link()
-        new.begin_behind(broker.data_count_from(name))
+        new = broker.output.new_link()
+        new.begin_behind(broker.input.data_count_from(name))
         if peer.session != hello.session:
             self._learners[name] = None
         peer.session, peer.incarnation, peer.link = hello.session, hello.epoch, new
@@ -189,7 +189,7 @@ class Takeover:
         self._end_streams_for_all(name, now_s)
         self._broker.records.forget(name)
         self._broker.records.look_for_guardian(now_s)
-        effects = self._broker.release(self.streams.gone(name), now_s)
+        effects = self._broker.ordering.release(self.streams.gone(name), now_s)
         self._go_on(now_s)
         return effects
 
@@ -232,7 +232,7 @@ class Takeover:
             case Synced(tail_count=count):
                 self._unsynced.pop(peer.name, None)
                 self._end_streams_for_all(peer.name, now_s)
-                self._broker.later += self._broker.release(self.streams.told_all(peer.name), now_s)
+                self._broker.later += self._broker.ordering.release(self.streams.told_all(peer.name), now_s)
                 if self.is_learning and count:
                     self.returning[peer.name] = count
             case ClientRecords():
@@ -245,7 +245,8 @@ class Takeover:
                 self._subscriptions_owed[peer.name] = None
             case SubscriptionsTold():
                 self._subscriptions_due.pop(peer.name, None)
-                self._broker.heard_all_from(peer.name)
+                if self._broker.replacement is not None:
+                    self._broker.replacement.heard_all_from(peer.name)
             case Passing():
                 self.streams.passing(peer.name, message)
                 if message.is_for_all:
@@ -278,7 +279,7 @@ class Takeover:
         if queue is not None:
             queue.end()
             peer.queue = peer.link.data
-        broker.touch(peer.name)
+        broker.output.touch(peer.name)
 
     def sweep_if_due(self, peer: Peer, now_s: float) -> None:
         """End advertisements that a peer has not told again, behind all that it said in earlier epochs."""
@@ -327,6 +328,13 @@ class Takeover:
             self._complete(now_s)
         broker.interests.confirm_held(now_s)
 
+    def begin_learning(self) -> None:
+        """Routes, and clients of an earlier incarnation, have yet to become known: data may have to wait for them."""
+        broker = self._broker
+        if broker.config.replica in ("", "synchronous") and not broker.config.assists:
+            broker.input.gate(is_closed=True)
+        broker.records.await_clients()
+
     def _awaits_besides(self, name: str) -> bool:
         return bool(self._records_due) or _besides(name, self._unsynced)
 
@@ -338,7 +346,14 @@ class Takeover:
             if peer.role == "broker":
                 others = broker.reach.brokers_besides(peer)
                 broker.send(peer.name, Swept(names=tuple(others), addresses=tuple(others.values())), now_s)
-        broker.learned(now_s)
+        broker.gaps.learned(now_s)
+        if broker.safe is not None:  # what is on the disk goes before what has waited
+            broker.safe.learned(now_s)
+        broker.input.gate(is_closed=False)
+        broker.records.look_for_guardian(now_s)
+        broker.moves.resume_all(now_s)
+        if broker.replacement is not None:
+            broker.replacement.learned(now_s)
         self.look_for_returned(now_s)
 
     # ---- the clients of an earlier incarnation ----
@@ -366,12 +381,14 @@ class Takeover:
                 broker.interests.restore_advertisement(peer, advertisement, now_s)
             for subscription in record.subscriptions:
                 broker.interests.restore_subscription(peer, subscription, now_s)
-            broker.client_known(peer, [each.filter for each in record.subscriptions])
+            if broker.replacement is not None:
+                broker.replacement.client_known(peer, [each.filter for each in record.subscriptions])
             if record.advertisements and record.leaving_for <= record.stay:  # who leaves, has nothing to say again
                 self.returning[peer.name] = None
         said, self._said_by_clients = self._said_by_clients, []
         self.holds_clients = False
-        broker.hear_clients(said)
+        broker.input.control.extendleft(reversed(said))
+        broker.input.let_go()
 
     # ---- what died with an earlier incarnation ----
 
@@ -392,9 +409,10 @@ class Takeover:
                 del self.returning[name]
         if not self.returning and not self.is_learning and (had or self._handovers):
             handovers, self._handovers = self._handovers, []
-            self._broker.later += self._broker.release(handovers, now_s)
+            self._broker.later += self._broker.ordering.release(handovers, now_s)
             self._broker.moves.resume_all(now_s)
-            self._broker.settle_divisions()
+            if self._broker.replacement is not None:
+                self._broker.replacement.divisions.settle()
 
     def _forget_tail(self, neighbour: str, now_s: float) -> None:
         if neighbour in self.returning:
@@ -412,9 +430,9 @@ class Takeover:
         queue = self._wait_ready.get(peer.name)
         if queue is not None:
             queue.make_ready(id)
-            self._broker.touch(peer.name)
-        if peer.role == "broker":
-            self._broker.late_subscription(peer, filter)
+            self._broker.output.touch(peer.name)
+        if peer.role == "broker" and self._broker.replacement is not None:
+            self._broker.replacement.late_subscription(peer, filter)
 
 
 class _Matching:

@@ -66,7 +66,7 @@ class Interests:
                 peer.announcements = Announcements()
             peer.announcements.add(id, filter)
             broker.records.advertised(peer, KnownAdvertisement(id, filter), now_s)
-            broker.tell_agents(ClientAdvertised(peer.name), now_s)
+            broker.agents.tell_all(ClientAdvertised(peer.name), now_s)
         self.say(self._tables.add_advertisement(id, filter, peer.name, peer.epoch, number), now_s)
         if broker.config.assists or self._advertisement_confirmations.begin((id, peer.name)):
             self._confirm("advertisement", (id, peer.name), now_s)
@@ -124,7 +124,7 @@ class Interests:
         self._install_subscription(peer, message, now_s)
         self._broker.takeover.subscribed(peer, message.id, message.filter, now_s)
         if peer.role == "client":
-            self._broker.tell_agents(ClientSubscribed(peer.name), now_s)
+            self._broker.agents.tell_all(ClientSubscribed(peer.name), now_s)
 
     def _install_subscription(self, peer: Peer, message: Subscribe, now_s: float) -> None:
         """Put a subscription into the tables, pass it on, and answer when it is in force."""

@@ -43,14 +43,14 @@ class Reach:
         for name in names:
             elsewhere = any(name in other.behind for other in self._broker.peers.values() if other is not peer)
             if name == here or elsewhere:
-                self._broker.remove_peer(peer.name, now_s)
+                self._broker.sessions.remove(peer.name, now_s)
                 return [Close(peer.name, f"the link between {here} and {peer.name} closes a cycle through {name}")]
         told = dict(zip_longest(names, addresses[: len(names)], fillvalue=""))
         new = {name: address for name, address in told.items() if peer.behind.get(name) != address}
         peer.behind.update(new)
         if new:
             self.tell_other_brokers(peer, Members(names=tuple(new), addresses=tuple(new.values())), now_s)
-            self._broker.tell_agents(NeighboursChanged(), now_s)
+            self._broker.agents.tell_all(NeighboursChanged(), now_s)
             if self._broker.replacement is not None and peer.name in new:
                 self._broker.replacement.tell_neighbours(now_s)
         return []
@@ -61,7 +61,7 @@ class Reach:
         if gone:
             self.tell_other_brokers(peer, Gone(names=gone), now_s)
             self._broker.moves.look_for_ways(now_s)
-            self._broker.tell_agents(NeighboursChanged(), now_s)
+            self._broker.agents.tell_all(NeighboursChanged(), now_s)
 
     def only_behind(self, peer: Peer, names: tuple[str, ...], now_s: float) -> None:
         """No other brokers than these are reached through a neighbour."""

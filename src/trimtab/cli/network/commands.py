@@ -100,7 +100,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     import logging
 
     from trimtab.cli.network.process_end import serve_to_the_end
-    from trimtab.network.server.broker_process import SecondReplicaError, serve
+    from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
     from trimtab.network.server.publication_log import PublicationLogError
     from trimtab.network.server.state_file import StateFileError
 
@@ -125,16 +125,8 @@ def broker(  # noqa: PLR0917 (each one is an option)
         with record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder:
 
             def serve_once(order: ReplicaOrder | None) -> Ending:
-                return serve(
-                    plan_of(network),
-                    name,
-                    lambda: typer.echo("ready"),
-                    file=network,
-                    order=order,
-                    stop_with_pid=stop_with,
-                    recorder=recorder,
-                    replica_options=options,
-                )
+                started = ProcessOptions(network, order, stop_with, recorder, tuple(options))
+                return serve(plan_of(network), name, lambda: typer.echo("ready"), started)
 
             again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
             serve_to_the_end(serve_once, order, network, again)

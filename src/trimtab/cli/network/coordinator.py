@@ -54,7 +54,7 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
 
     from trimtab.network.links.address import Address
     from trimtab.network.network_file import BrokerEntry, LinkEntry
-    from trimtab.network.server.broker_process import serve
+    from trimtab.network.server.broker_process import ProcessOptions, serve
     from trimtab.policies.multistage.config import BALANCINGS, PLACEMENTS, CoordinatorConfig, MultistageConfig
     from trimtab.policies.registry import COORDINATOR_NAME
 
@@ -90,7 +90,8 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
     )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:
-        serve(whole, COORDINATOR_NAME, lambda: typer.echo("ready"), stop_with_pid=os.getppid() if with_parent else None)
+        started = ProcessOptions(stop_with_pid=os.getppid() if with_parent else None)
+        serve(whole, COORDINATOR_NAME, lambda: typer.echo("ready"), started)
     except ModuleNotFoundError as error:
         refuse(f"the coordinator needs {error.name}: pip install 'trimtab[coordinator]'")
     except OSError as error:

@@ -93,7 +93,7 @@ def standby(
     from trimtab.network.failover.stand_by import StandBy
     from trimtab.network.links.address import Address
     from trimtab.network.loops import run
-    from trimtab.network.server.broker_process import SecondReplicaError, serve
+    from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
     from trimtab.network.server.publication_log import PublicationLogError
     from trimtab.network.server.state_file import StateFileError
 
@@ -124,15 +124,8 @@ def standby(
             name = order.broker
 
             def serve_once(order: ReplicaOrder | None) -> Ending:
-                return serve(
-                    _plan_of(network),
-                    name,
-                    file=network,
-                    order=order,
-                    stop_with_pid=stop_with,
-                    replica_options=options,
-                    stood_by=stood_by,
-                )
+                started = ProcessOptions(network, order, stop_with, None, tuple(options), stood_by)
+                return serve(_plan_of(network), name, None, started)
 
             again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
             serve_to_the_end(serve_once, order, network, again)

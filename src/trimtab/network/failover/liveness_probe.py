@@ -74,7 +74,7 @@ class LivenessProbes:
         link = peer.link
         heard_count = link.expects + link.acks_count
         link.ask()
-        self._broker.touch(name)
+        self._broker.output.touch(name)
         self._schedule()
         ends_s = now_s() + ANSWER_WITHIN_S
         while present.is_open() and now_s() < ends_s:

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from trimtab.broker.config import BrokerConfig
 from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.network.links.address import Address
 
@@ -91,6 +92,18 @@ class ReplicaOrder(msgspec.Struct, frozen=True):
         """
         values = {name: str(getattr(self, name)) for name in ORDER_FIELDS}
         return word.format(**{**values, "neighbours": neighbours_text(self.neighbours)})
+
+    def config_of(self, config: BrokerConfig, listen: str) -> BrokerConfig:
+        """The configuration of the new incarnation, or of the assistant, from that of its broker."""
+        return msgspec.structs.replace(
+            config,
+            name=f"{self.broker}{ASSISTANT_MARK}" if self.assists else self.broker,
+            replica=self.protocol,
+            neighbours=tuple(neighbour for neighbour, _ in self.neighbours),
+            address=listen,
+            assists=self.broker if self.assists else "",
+            reorders=self.reorders,
+        )
 
     @property
     def options(self) -> list[str]:

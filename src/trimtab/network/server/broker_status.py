@@ -116,7 +116,7 @@ def _agents(broker: Broker, time_s: float) -> tuple[AgentStatus, ...]:
             decision=report.decision,
             decided_ago_s=None if report.decided_s is None else time_s - report.decided_s,
         )
-        for agent, report in broker.agent_reports().items()
+        for agent, report in broker.agents.reports().items()
     )
 
 

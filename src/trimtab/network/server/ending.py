@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from trimtab.network.failover.replication_settings import ReplicaOrder, neighbours_text
+from trimtab.network.network_file import NetworkFileError, read_network_file
 
 LEFT_EXIT_CODE: Final = 3
 """The exit code of a broker that was drained, for supervisors that start whatever ends again."""
@@ -20,6 +22,21 @@ class Ending(msgspec.Struct, frozen=True):
     how: Literal["ended", "begins again", "left"] = "ended"
     order: ReplicaOrder | None = None
     """What it begins again as, if it is a replica."""
+
+
+def objection_to_return(file: str | Path | None, name: str, *, is_replica: bool) -> str:
+    """Why a broker could not begin again by its network file as that is by now; empty if it could."""
+    if file is None:
+        return ""
+    try:
+        plan = read_network_file(file)
+    except NetworkFileError as error:
+        return str(error)
+    if name not in [entry.name for entry in plan.brokers]:
+        return f"{file} has no broker {name} any more"
+    if is_replica and plan.replication is None:
+        return f"{file} has no section [replication] any more, and this process is a replica"
+    return ""
 
 
 def next_order(order: ReplicaOrder, epoch: int, addresses: Mapping[str, str], listen: str) -> ReplicaOrder:

@@ -77,7 +77,7 @@ class Outgoing:
             connection = self._connections.get(name)
             if connection is None or not connection.writable:
                 continue
-            frame, has_more = broker.take_in_turn(name, time_s)
+            frame, has_more = broker.output.take_in_turn(name, time_s)
             if frame is None:
                 continue
             data = encode_frame(frame)

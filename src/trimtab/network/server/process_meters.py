@@ -37,7 +37,7 @@ class ProcessMeters:
         self._data_count = 0
         self._begun_bytes = resident_bytes()[0]
         self._output_waits_s = 0.0
-        self._publication_bytes = broker.publication_bytes
+        self._publication_bytes = broker.meters.publication_bytes
 
     def worked(self, started_s: float) -> None:
         """A turn is over that began then: what has arrived, was matched, and has entered output queues since the last.

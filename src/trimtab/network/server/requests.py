@@ -96,7 +96,7 @@ class Requests:
         here = self._broker.name
         match request:
             case PlaceRequest(client=client, site=site):
-                place = self._broker.place(client, site, now_s())
+                place = self._broker.agents.place(client, site, now_s())
                 return PlaceReply(place.broker, place.address, place.reason)
             case PolicyRequest(policy=policy):
                 problem = self._change_policy(policy)

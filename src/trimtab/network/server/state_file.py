@@ -5,6 +5,7 @@ The file is written whole, and counts only whole: it ends with a checksum, and t
 
 from __future__ import annotations
 
+import logging
 import os
 import zlib
 from pathlib import Path
@@ -12,14 +13,19 @@ from typing import Final
 
 import msgspec
 
+from trimtab.broker.core import Broker
+from trimtab.network.failover.replication_settings import ReplicaOrder
+from trimtab.network.network_plan import NetworkPlan
 from trimtab.protocol.codec import ProtocolError, decode_filter, decode_message, encode_filter, encode_message
 from trimtab.protocol.events import LeftBehind
 from trimtab.protocol.messages import ClientRecord
 
+log = logging.getLogger("trimtab.broker")
+
 _MAGIC: Final = b"trimtab state 1\n"
 
 
-class _State(msgspec.Struct, frozen=True, array_like=True):
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     version: int
     records: tuple[ClientRecord, ...]
@@ -28,7 +34,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=encode_filter).encode
-_decode: Final = msgspec.msgpack.Decoder(_State, dec_hook=decode_filter).decode
+_decode: Final = msgspec.msgpack.Decoder(_Kept, dec_hook=decode_filter).decode
 
 
 class StateFileError(Exception):
@@ -37,7 +43,7 @@ class StateFileError(Exception):
 
 def write_state(path: Path, epoch: int, left: LeftBehind) -> None:
     """Keep what an incarnation leaves behind; raises `StateFileError`."""
-    state = _State(
+    state = _Kept(
         epoch,
         left.version,
         left.records,
@@ -82,6 +88,57 @@ def read_state(path: Path) -> tuple[int, LeftBehind] | None:
             f"{path}: written by another version ({error}); move it away to start without it"
         ) from None
     return state.epoch, LeftBehind(state.records, state.version, tails, waiting)
+
+
+class State:
+    """What the incarnation before has left a broker, and what the broker leaves the next one."""
+
+    def __init__(self, plan: NetworkPlan, name: str, file: str | Path | None, order: ReplicaOrder | None) -> None:
+        """Read what was left, if the broker has a place for that; raises `StateFileError`."""
+        is_kept = not plan.options.disk and not (order is not None and order.assists)
+        self._path = _path_of(plan, name, file) if is_kept else None
+        found = None if self._path is None else read_state(self._path)
+        if found is not None and order is not None and found[0] + 1 != order.epoch:
+            found = None  # an earlier incarnation has left it than the one that this replica follows
+        self._is_found = found is not None
+        self.epoch = 0 if found is None else found[0] + 1
+        """The incarnation for which something was left, 0 if nothing was."""
+        self.left: LeftBehind | None = None if found is None else found[1]
+
+    def known_again(self) -> None:
+        """The network knows what was left."""
+        if self._is_found:
+            self._is_found = False
+            self.forget()
+
+    def forget(self) -> None:
+        """Nothing is left."""
+        if self._path is not None:
+            forget_state(self._path)
+
+    def leave(self, broker: Broker) -> str:
+        """Keep what the next incarnation must know; returns why that cannot be."""
+        if self._path is None:
+            return ""
+        left = broker.left_behind()
+        count = len(left.waiting) + sum(map(len, left.tails.values()))
+        if count:
+            log.info("%s: %d publications and markers wait for its return in %s", broker.name, count, self._path)
+        try:
+            if count or left.records or broker.tables.subscriptions:
+                write_state(self._path, broker.epoch, left)
+            else:
+                forget_state(self._path)
+        except StateFileError as error:
+            log.error("%s: %s", broker.name, error)
+            return str(error)
+        return ""
+
+
+def _path_of(plan: NetworkPlan, name: str, file: str | Path | None) -> Path | None:
+    if plan.options.state:
+        return Path(plan.options.state) / f"{name}.state"
+    return None if file is None else Path(file).resolve().parent / ".trimtab" / f"{name}.state"
 
 
 def forget_state(path: Path) -> None:

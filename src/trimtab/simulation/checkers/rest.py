@@ -97,7 +97,7 @@ def check_rest(world: RestingWorld, links: Sequence[tuple[str, str]]) -> None:
             continue
         if node.broker.held_count:
             checker.violate("stalled", f"{node.broker.held_count} messages are held back in {node.name}")
-        for client_name in node.broker.clients_asked_to_move():
+        for client_name in node.broker.admission.asked():
             checker.violate("intent", f"{client_name} was asked to move by {node.name} and never answered")
         for peer in node.broker.peers.values():
             if peer.link.connected and peer.link.queued_count:
@@ -112,7 +112,7 @@ def check_rest(world: RestingWorld, links: Sequence[tuple[str, str]]) -> None:
         if not s.ended
     ]
     for name, host in world.brokers.items():  # agents ask as clients do
-        tables, agents = host.broker.tables, host.broker.agent_names()
+        tables, agents = host.broker.tables, list(host.broker.agents.inboxes)
         for agent in agents:
             advertisements += [
                 Placed(e.id, e.filter, agent, name) for e in tables.advertisements.values() if agent in e.hops

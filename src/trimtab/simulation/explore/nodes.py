@@ -207,7 +207,7 @@ class Nodes:
         return self._finish_broker(node, [StepEvent(count)], now_s)
 
     def _send(self, node: Broker, now_s: float, peer: str) -> Outcome:
-        return self._finish_broker(node, [], now_s, [(peer, frame) for frame in node.take_frames(peer, now_s)])
+        return self._finish_broker(node, [], now_s, [(peer, frame) for frame in node.output.take_frames(peer, now_s)])
 
     def _do(self, node: ClientSession, now_s: float, script: int, place: int) -> Outcome:
         """The application does the next step of its script."""
@@ -322,7 +322,7 @@ class Nodes:
                 effects += broker.handle(StepEvent(), now_s)
             for peer in broker.sendable():
                 if peer not in slow:
-                    sent += ((peer, frame) for frame in broker.take_frames(peer, now_s))
+                    sent += ((peer, frame) for frame in broker.output.take_frames(peer, now_s))
             if not broker.input_count or is_busy or (steps_slowly and broker.next_is_publication):
                 return  # otherwise sending has made room for what was held back
 

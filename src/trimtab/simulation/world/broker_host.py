@@ -359,11 +359,11 @@ class BrokerHost:
     def _touched(self) -> dict[str, None]:
         """Peers that may have something to send; a neighbour that is owed nothing but an acknowledgement waits."""
         broker = self.broker
-        touched = broker.touched()
+        touched = broker.output.touched()
         if not touched or not self._acknowledge_after_s:
             return touched
         for name in broker.tables.neighbours:
-            if name in touched and name in self.connections and broker.owes_only_ack(name):
+            if name in touched and name in self.connections and broker.output.owes_only_ack(name):
                 if not self._owing:
                     self._clock.at(self._clock.now_s + self._acknowledge_after_s, self._acknowledge)
                 self._owing[name] = None
@@ -379,13 +379,13 @@ class BrokerHost:
     def _acknowledge_to(self, owing: Mapping[str, None]) -> None:
         for name in owing:
             connection = self.connections.get(name)
-            if connection is not None and self.broker.owes_only_ack(name):
+            if connection is not None and self.broker.output.owes_only_ack(name):
                 frame = self.broker.take_frame(name, self._clock.now_s)
                 if frame is not None:
                     self._transport.transmit(connection, self.name, [frame], self._clock.now_s)
 
     def _send_all(self) -> None:
-        take, now_s = self.broker.take_frames, self._clock.now_s
+        take, now_s = self.broker.output.take_frames, self._clock.now_s
         sendings: list[Sending] = []
         for peer in self._touched():
             frames = take(peer, now_s)
@@ -409,7 +409,7 @@ class BrokerHost:
             self._clock.at(self._sends_until_s, self._sent)
             return
         departs_s, until_s = now_s, now_s + self._commit_s
-        take, s_per_byte, connections = self.broker.take_in_turn, self._s_per_byte, self.connections
+        take, s_per_byte, connections = self.broker.output.take_in_turn, self._s_per_byte, self.connections
         name, publication_s, sizes_bytes = self.name, PUBLICATION_BYTES * s_per_byte, self._sizes_bytes
         sendings: list[Sending] = []
         laid_count = 0

@@ -16,11 +16,13 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.core import Broker
 from trimtab.broker.flow import input_queues
 from trimtab.broker.flow.input_queues import InputQueues
+from trimtab.broker.flow.output_queues import OutputQueues
 from trimtab.broker.routing.confirmations import Confirmations
 from trimtab.broker.routing.forwarding import CoveredSubscriptions
 from trimtab.broker.routing.tables import RoutingTables
 from trimtab.client.channels import OwnChannels
-from trimtab.client.session import ClientSession
+from trimtab.client.deliveries import Deliveries
+from trimtab.client.moves import ClientMoves
 from trimtab.matching import CoveringChange
 from trimtab.protocol import link, messages
 from trimtab.protocol.events import MoveTo
@@ -142,13 +144,13 @@ def _skip_duplicate_check() -> list[Patch]:
 
 
 def _skip_session_duplicate_check() -> list[Patch]:
-    original = ClientSession._deliver
+    original = Deliveries.deliver
 
-    def deliver(self: ClientSession, message: Publish, now_s: float) -> Any:
+    def deliver(self: Deliveries, message: Publish, now_s: float) -> Any:
         self._last_delivered.pop(message.publisher, None)
         return original(self, message, now_s)
 
-    return [(ClientSession, "_deliver", deliver)]
+    return [(Deliveries, "deliver", deliver)]
 
 
 def _ignore_gap() -> list[Patch]:
@@ -207,13 +209,13 @@ def _end_overtakes() -> list[Patch]:
 
 
 def _forget_new_stream() -> list[Patch]:
-    original = ClientSession._end_stay
+    original = ClientMoves._end_stay
 
-    def end_stay(self: ClientSession, move: Any, now_s: float) -> list[Any]:
+    def end_stay(self: ClientMoves, move: Any, now_s: float) -> list[Any]:
         move.early.clear()
         return original(self, move, now_s)
 
-    return [(ClientSession, "_end_stay", end_stay)]
+    return [(ClientMoves, "_end_stay", end_stay)]
 
 
 def _drop_too_much() -> list[Patch]:
@@ -239,7 +241,7 @@ def _reorder_at_drop() -> list[Patch]:
 
 
 def _forget_the_limit() -> list[Patch]:
-    return [(Broker, "_drop_oldest", lambda self, peer: None)]
+    return [(OutputQueues, "_drop_oldest", lambda self, peer: None)]
 
 
 def _credit_on_arrival() -> list[Patch]:
@@ -270,12 +272,12 @@ def _hold_nobody_back() -> list[Patch]:
 
 
 def _answer_the_wrong_broker() -> list[Patch]:
-    original = ClientSession._begin_move
+    original = ClientMoves.begin
 
-    def begin_move(self: ClientSession, target: MoveTo, asked_over: Link, now_s: float) -> list[Any]:
-        return original(self, target, self.link, now_s)
+    def begin(self: ClientMoves, target: MoveTo, asked_over: Link, now_s: float) -> list[Any]:
+        return original(self, target, self._session.link, now_s)
 
-    return [(ClientSession, "_begin_move", begin_move)]
+    return [(ClientMoves, "begin", begin)]
 
 
 def _close_streams_at_once() -> list[Patch]:

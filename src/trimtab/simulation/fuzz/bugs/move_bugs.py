@@ -8,7 +8,7 @@ from trimtab.broker.moves.transitions import Moves
 from trimtab.broker.peers import Peer
 from trimtab.broker.routing.tables import Route, RoutingTables
 from trimtab.client.move_transitions import Move
-from trimtab.client.session import ClientSession
+from trimtab.client.moves import ClientMoves
 from trimtab.protocol.messages import Handover, Stay, Stayed
 
 Patch = tuple[Any, str, Any]
@@ -45,24 +45,25 @@ def _leave_the_old_routes() -> list[Patch]:
 
 
 def _resume_too_early() -> list[Patch]:
-    original = ClientSession._end_stay
+    original = ClientMoves._end_stay
 
-    def end_stay(self: ClientSession, move: Move, now_s: float) -> list[Any]:
+    def end_stay(self: ClientMoves, move: Move, now_s: float) -> list[Any]:
         move.answered_s = now_s
         return original(self, move, now_s)
 
-    return [(ClientSession, "_end_stay", end_stay)]
+    return [(ClientMoves, "_end_stay", end_stay)]
 
 
 def _move_before_acceptance() -> list[Patch]:
-    original = ClientSession._ask_when_ready
+    original = ClientMoves.ask_when_ready
 
-    def ask_when_ready(self: ClientSession, move: Move, now_s: float) -> None:
-        unaccepted, self._unaccepted = self._unaccepted, type(self._unaccepted)()
+    def ask_when_ready(self: ClientMoves, move: Move, now_s: float) -> None:
+        session = self._session
+        unaccepted, session.unaccepted = session.unaccepted, type(session.unaccepted)()
         original(self, move, now_s)
-        self._unaccepted = unaccepted
+        session.unaccepted = unaccepted
 
-    return [(ClientSession, "_ask_when_ready", ask_when_ready)]
+    return [(ClientMoves, "ask_when_ready", ask_when_ready)]
 
 
 def _forget_to_cancel() -> list[Patch]:

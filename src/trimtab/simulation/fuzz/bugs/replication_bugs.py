@@ -185,7 +185,7 @@ def _give_nothing_back() -> list[Patch]:
 
     def leaves(self: Divisions, peer: Peer) -> None:
         if peer.assists:
-            peer.link = self._broker.new_link()
+            peer.link = self._broker.output.new_link()
         original(self, peer)
 
     return [(Divisions, "leaves", leaves)]

@@ -51,10 +51,10 @@ def _answer_across_epochs() -> list[Patch]:
     original = Broker._step
 
     def step(self: Broker, now_s: float) -> list[Any]:
-        if self._input.control:
-            name, message, _ = self._input.control[0]
+        if self.input.control:
+            name, message, _ = self.input.control[0]
             if name in self.peers:
-                self._input.control[0] = (name, message, self.peers[name].epoch)
+                self.input.control[0] = (name, message, self.peers[name].epoch)
         return original(self, now_s)
 
     return [(Broker, "_step", step)]
