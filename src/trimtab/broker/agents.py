@@ -33,6 +33,7 @@ from trimtab.policies.api import (
     Reporting,
     Tell,
     Tracing,
+    TrafficTotals,
     Unlisten,
     Way,
     Woken,
@@ -135,7 +136,7 @@ class View:
 
     def subscription_count(self) -> int:
         """Subscriptions in the matching engine."""
-        return len(self._broker.tables.subscriptions)
+        return self._broker.tables.matched_count
 
     def load(self, now_s: float) -> LoadIndices:
         """The load of this moment."""
@@ -166,6 +167,11 @@ class View:
     def meter_window_s(self) -> float:
         """Over how long rates and delays are means."""
         return self._broker.meters.config.window_s
+
+    def traffic(self) -> TrafficTotals:
+        """What has come and gone since the broker began."""
+        meters = self._broker.meters
+        return TrafficTotals(meters.arrived_count, meters.output_bytes)
 
     def address_of(self, broker: str) -> str:
         """Where clients find a broker."""

@@ -93,40 +93,6 @@ class WindowSum:
             self._total = 0.0
 
 
-class QueueDelay:
-    """How long messages wait in a queue, from what entered it and how many are in it at steady times.
-
-    The mean number of waiting messages divided by the rate at which they leave is the mean time that each waits
-    (Little's law, 1961), so that no message has to be stamped. While none leaves, they have waited since the last one
-    left.
-
-    >>> delay = QueueDelay()
-    >>> [delay.read(now_s, entered_count=10 * number, queued_count=5) for number, now_s in enumerate((0.0, 1.0, 2.0))]
-    [0.0, 0.5, 0.5]
-    """
-
-    def __init__(self, samples_count: int = 8) -> None:
-        self._samples: deque[tuple[float, int, int]] = deque(maxlen=samples_count + 1)
-        self._left_s: float | None = None
-
-    def read(self, now_s: float, *, entered_count: int, queued_count: int) -> float:
-        """The mean wait over the last samples, this one included."""
-        left_count = entered_count - queued_count
-        last = self._samples[-1] if self._samples else None
-        if last is None or left_count > last[1] or queued_count == 0:
-            self._left_s = now_s
-        self._samples.append((now_s, left_count, queued_count))
-        begin_s, left_before_count, _ = self._samples[0]
-        gone_count, over_s = left_count - left_before_count, now_s - begin_s
-        if queued_count == 0 or over_s <= 0:
-            return 0.0
-        stuck_s = now_s - (self._left_s if self._left_s is not None else begin_s)
-        if gone_count <= 0:
-            return stuck_s
-        queued = [count for _, _, count in self._samples]
-        return max(stuck_s, sum(queued) / len(queued) * over_s / gone_count)
-
-
 class Meters:
     """All meters of one broker."""
 
@@ -146,6 +112,10 @@ class Meters:
         """The usual size of a publication on the wire, as far as the world has told."""
         self._sizes_bytes: dict[str, int] = {}
         """Sizes by publisher, where the world has told that they differ."""
+        self.arrived_count = 0
+        """Publications that ever entered the input queue."""
+        self.output_bytes = 0.0
+        """What ever entered an output queue."""
 
     def _new_sum(self) -> WindowSum:
         return WindowSum(self.config.window_s, self.config.bucket_s)
@@ -153,6 +123,7 @@ class Meters:
     def arrived(self, now_s: float, count: int = 1) -> None:
         """Publications entered the input queue."""
         self._arrivals.add(count, now_s)
+        self.arrived_count += count
 
     def matched(self, matching_s: float, waited_s: float, now_s: float, count: int = 1) -> None:
         """Publications left the input queue after waiting and took so long, together, to match."""
@@ -163,6 +134,7 @@ class Meters:
     def queued_output(self, size_bytes: int, now_s: float) -> None:
         """A message of this size entered an output queue."""
         self._output_bytes.add(size_bytes, now_s)
+        self.output_bytes += size_bytes
 
     def sent(self, waited_s: float) -> None:
         """A message left an output queue after waiting so long."""
