@@ -71,7 +71,7 @@ class MoveRecord(msgspec.Struct, frozen=True):
     cause: Annotated[str, _says("the id of what made it move: a session, or the scenario")]
     outcome: Annotated[Literal["moved", "stayed"], _says("how it ended: moved or stayed")]
     reason: Annotated[str, _says("why it stayed, empty if it moved")]
-    publisher_wait_s: Annotated[float, _says("how long its publications were held back, if it publishes")] = 0.0
+    publisher_wait_s: Annotated[float, _says("how long its publications waited, if it publishes")] = 0.0
 
 
 class GapRecord(msgspec.Struct, frozen=True):
