@@ -17,6 +17,7 @@ from trimtab.cli.network import links as link_commands
 from trimtab.cli.network import log as log_commands
 from trimtab.cli.network.coordinator import coordinator
 from trimtab.cli.network.drain import drain
+from trimtab.cli.network.examples import examples, init
 from trimtab.cli.network.move import move
 from trimtab.cli.network.policy import policy
 from trimtab.cli.network.replace import assist, replace, standby
@@ -43,6 +44,8 @@ app.command("relate")(language_commands.relate)
 app.command("cover")(language_commands.cover)
 app.command("demo")(demo)
 app.command("tour")(tour)
+app.command("init")(init)
+app.command("examples")(examples)
 app.command("up")(network_commands.up)
 app.command("broker")(network_commands.broker)
 app.command("sub")(network_commands.sub)
