@@ -10,6 +10,7 @@ from trimtab import __version__
 from trimtab.cli import language_commands
 from trimtab.cli.active import commands as active_commands
 from trimtab.cli.bench import commands as bench_commands
+from trimtab.cli.extras import what_to_install
 from trimtab.cli.lab import commands as lab_commands
 from trimtab.cli.lab.figures import figures
 from trimtab.cli.network import commands as network_commands
@@ -91,7 +92,7 @@ def main() -> None:
     """Run the command line and exit with its exit code.
 
     A reader that has left (`| head`) is no error to speak of. An engine that the environment or an option asks for, and
-    that there is not, is the user's mistake.
+    that there is not, is the user's mistake. A library that an extra brings is said to be missing in one line.
     """
     try:
         try:
@@ -104,5 +105,11 @@ def main() -> None:
     except EngineError as error:
         typer.echo(str(error), err=True)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        missing = what_to_install(error.name or "", next((each for each in sys.argv[1:] if each[:1] != "-"), ""))
+        if not missing:
+            raise
+        typer.echo(missing, err=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
