@@ -1,11 +1,14 @@
 """Build the optional compiled matching kernel; everything else is declared in pyproject.toml."""
 
 from pathlib import Path
+from shutil import copyfile
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 KERNEL_DIR = Path("src/trimtab/matching/kernel")
+EXAMPLES_DIR = Path("examples")
 
 NO_KERNEL = """\
 trimtab: the compiled matching kernel could not be built ({error}).
@@ -25,6 +28,19 @@ class BuildKernel(build_ext):
             raise
 
 
+class BuildWithExamples(build_py):
+    """Copy the examples into the package, where `trimtab examples` finds them."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            folder = Path(self.build_lib) / "trimtab" / "examples"
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in sorted(EXAMPLES_DIR.iterdir()):
+                if path.is_file():
+                    copyfile(path, folder / path.name)
+
+
 def kernel_extensions() -> list[Extension]:
     """Return the kernel as an optional extension, or nothing if there are no sources for it."""
     sources = sorted(path.as_posix() for path in KERNEL_DIR.glob("*.c"))
@@ -42,4 +58,4 @@ def kernel_extensions() -> list[Extension]:
     ]
 
 
-setup(ext_modules=kernel_extensions(), cmdclass={"build_ext": BuildKernel})
+setup(ext_modules=kernel_extensions(), cmdclass={"build_ext": BuildKernel, "build_py": BuildWithExamples})

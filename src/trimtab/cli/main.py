@@ -10,6 +10,7 @@ from trimtab import __version__
 from trimtab.cli import language_commands
 from trimtab.cli.active import commands as active_commands
 from trimtab.cli.bench import commands as bench_commands
+from trimtab.cli.extras import what_to_install
 from trimtab.cli.lab import commands as lab_commands
 from trimtab.cli.lab.figures import figures
 from trimtab.cli.network import commands as network_commands
@@ -17,6 +18,7 @@ from trimtab.cli.network import links as link_commands
 from trimtab.cli.network import log as log_commands
 from trimtab.cli.network.coordinator import coordinator
 from trimtab.cli.network.drain import drain
+from trimtab.cli.network.examples import examples, init
 from trimtab.cli.network.move import move
 from trimtab.cli.network.policy import policy
 from trimtab.cli.network.replace import assist, replace, standby
@@ -43,6 +45,8 @@ app.command("relate")(language_commands.relate)
 app.command("cover")(language_commands.cover)
 app.command("demo")(demo)
 app.command("tour")(tour)
+app.command("init")(init)
+app.command("examples")(examples)
 app.command("up")(network_commands.up)
 app.command("broker")(network_commands.broker)
 app.command("sub")(network_commands.sub)
@@ -88,7 +92,7 @@ def main() -> None:
     """Run the command line and exit with its exit code.
 
     A reader that has left (`| head`) is no error to speak of. An engine that the environment or an option asks for, and
-    that there is not, is the user's mistake.
+    that there is not, is the user's mistake. A library that an extra brings is said to be missing in one line.
     """
     try:
         try:
@@ -101,5 +105,11 @@ def main() -> None:
     except EngineError as error:
         typer.echo(str(error), err=True)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        missing = what_to_install(error.name or "", next((each for each in sys.argv[1:] if each[:1] != "-"), ""))
+        if not missing:
+            raise
+        typer.echo(missing, err=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -147,6 +147,22 @@ class NetworkPlan(msgspec.Struct, frozen=True):
         ours = [link for link in self.links if name in (link.first, link.second)]
         return tuple(link.second if link.first == name else link.first for link in ours)
 
+    def pieces(self) -> list[tuple[str, ...]]:
+        """The brokers that are linked with each other, directly or through others, in the order of the file.
+
+        >>> brokers = tuple(BrokerEntry(name, Address("127.0.0.1", 7001)) for name in ("B1", "B2", "B3"))
+        >>> NetworkPlan(brokers, (LinkEntry("B1", "B3"),)).pieces()
+        [('B1', 'B3'), ('B2',)]
+        """
+        piece_of = {entry.name: entry.name for entry in self.brokers}
+        for link in self.links:
+            joined, gone = piece_of[link.first], piece_of[link.second]
+            piece_of = {name: joined if piece == gone else piece for name, piece in piece_of.items()}
+        found: dict[str, list[str]] = {}
+        for name, piece in piece_of.items():
+            found.setdefault(piece, []).append(name)
+        return [tuple(names) for names in found.values()]
+
     def config_of(self, name: str, session: str) -> BrokerConfig:
         """The configuration of a broker of this network."""
         options = self.options

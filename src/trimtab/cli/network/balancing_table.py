@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -22,12 +23,12 @@ def has_policy(statuses: Mapping[str, BrokerStatus | None]) -> bool:
 def balancing_table(statuses: Mapping[str, BrokerStatus | None]) -> Table:
     """One line for each broker: its load, its clients and their moves, its status, what it does and why."""
     policies = dict.fromkeys(status.policy for status in statuses.values() if status is not None)
-    table = Table(title=f"Balancing ({', '.join(policies)})")
+    table = Table(title=f"Balancing ({', '.join(policies)})", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("broker")
     for title in ("clients", "I_r", "O_r", "match ms", "came", "went"):
         table.add_column(title, justify="right")
     table.add_column("status")
-    table.add_column("what it does, and what it did last", ratio=1, min_width=40)
+    table.add_column("what it does, and what it did last", ratio=1, min_width=24)
     for name, status in statuses.items():
         if status is None:
             table.add_row(name, *[""] * 7, Text("does not answer", style="bold red"))

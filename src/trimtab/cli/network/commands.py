@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,22 +41,35 @@ RecordsOption = Annotated[
     str | None, typer.Option("--records", metavar="DIR", help="Write records there, as Parquet; see docs/records.md.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+OptionalNetwork = Annotated[
+    str | None,
+    typer.Argument(metavar="[NETWORK.toml]", help="The network file; one broker at 127.0.0.1:7001 if missing."),
+]
+ExampleOption = Annotated[
+    str | None,
+    typer.Option("--example", metavar="NAME", help="A network that is installed with trimtab: see trimtab examples."),
+]
 
 
-def up(network: NetworkArgument, records: RecordsOption = None) -> None:
+def up(network: OptionalNetwork = None, example: ExampleOption = None, records: RecordsOption = None) -> None:
     """Start all brokers of a network file on this host, one process each, until Ctrl-C.
 
-    Prints a line `ready` when all links are up. In a terminal a table of rates and queues follows.
+    Without a file it is one broker, B1 at 127.0.0.1:7001. Prints a line `ready` when all links are up, and what to type
+    next if no file was given. In a terminal a table of rates and queues follows.
 
     \b
     Example:
+      trimtab up
       trimtab up examples/seven.toml
+      trimtab up --example seven
     """
-    from trimtab.cli.network.up import run_network
+    from trimtab.cli.network.up import next_steps, run_network
 
-    plan = plan_of(network)
-    with record_files(records, "up", network):
-        raise typer.Exit(run_network(plan, network, records))
+    plan, file = network_of(network, example)
+    warn_of_pieces(plan)
+    hints = "" if network is not None else next_steps(plan, example)
+    with record_files(records, "up", file or "one-broker"):
+        raise typer.Exit(run_network(plan, file, records, hints))
 
 
 def broker(  # noqa: PLR0917 (each one is an option)
@@ -278,7 +290,7 @@ def pub(  # noqa: PLR0917 (each one is an option)
         run_client(publish_lines(connect, announced, is_open=is_open))
 
 
-def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
+def status(network: OptionalNetwork = None, example: ExampleOption = None, as_json: JsonOption = False) -> None:
     """Tell how the brokers of a network are: links, clients, tables, rates, queues, and what balancing does.
 
     The exit code is 1 if a broker does not answer or a link is down.
@@ -293,7 +305,8 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
 
     from trimtab.network.admin.local_network import ask_all
 
-    plan = plan_of(network)
+    plan, _ = network_of(network, example)
+    warn_of_pieces(plan)
     found = asyncio.run(ask_all(plan))
     if as_json:
         brokers = {name: None if each is None else msgspec.to_builtins(each) for name, each in found.items()}
@@ -314,7 +327,7 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
             status_table,
         )
 
-        console = Console(width=None if sys.stdout.isatty() else 120)
+        console = Console()
         console.print(status_table(found))
         if has_policy(found):
             console.print(balancing_table(found))
@@ -329,6 +342,28 @@ def status(network: NetworkArgument, as_json: JsonOption = False) -> None:
         console.print(peers_table(found))
     if any(each is None or each.links_missing for each in found.values()):
         raise typer.Exit(1)
+
+
+def network_of(file: str | None, example: str | None) -> tuple[NetworkPlan, str | None]:
+    """The network of a file, of an example, or of one broker without a file; and its file, if it has one."""
+    from trimtab.network.admin.examples import network_examples, one_broker
+
+    if example is None:
+        return (one_broker(), None) if file is None else (plan_of(file), file)
+    if file is not None:
+        refuse("give either a network file or --example")
+    found = network_examples()
+    if example not in found:
+        refuse(f"--example: no network is named {example}; there are {', '.join(found)}")
+    return plan_of(str(found[example])), str(found[example])
+
+
+def warn_of_pieces(plan: NetworkPlan) -> None:
+    """Say so if some brokers cannot reach others: what is published in one piece is not delivered in another."""
+    pieces = plan.pieces()
+    if len(pieces) > 1:
+        named = " | ".join(", ".join(piece) for piece in pieces)
+        typer.echo(f"warning: the network is in {len(pieces)} pieces without a link between them: {named}", err=True)
 
 
 def plan_of(path: str) -> NetworkPlan:

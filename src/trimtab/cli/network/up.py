@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import IO, Final
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -30,8 +31,24 @@ LOG_TAIL_BYTES: Final = 4096
 Statuses = Mapping[str, BrokerStatus | None]
 
 
-def run_network(plan: NetworkPlan, file: str, records: str | None = None) -> int:
-    """Run all brokers until Ctrl-C or SIGTERM, with records if a folder is given; returns the exit code."""
+def next_steps(plan: NetworkPlan, example: str | None) -> str:
+    """What somebody may type next who has started the network without a file of their own."""
+    first, last = plan.brokers[0], plan.brokers[-1]
+    status = "trimtab status" if example is None else f"trimtab status --example {example}"
+    many = f"{first.name} listens" if first is last else f"{len(plan.brokers)} brokers listen, {first.name}"
+    return f"""\
+{many} at {first.listen}. In other terminals:
+  trimtab sub --broker {last.listen} "class = 'STOCK' AND volume > 300000"
+  trimtab pub --broker {first.listen} "[class,'STOCK'],[volume,412000]"
+  {status}
+Ctrl-C ends it. `trimtab init` writes a network file of your own."""
+
+
+def run_network(plan: NetworkPlan, file: str | None, records: str | None = None, hints: str = "") -> int:
+    """Run all brokers until Ctrl-C or SIGTERM, with records if a folder is given; returns the exit code.
+
+    `hints` are said once it is ready.
+    """
     stop = StopSignals.installed()
     with tempfile.TemporaryFile() as log:
         in_terminal = sys.stdout.isatty()
@@ -39,7 +56,7 @@ def run_network(plan: NetworkPlan, file: str, records: str | None = None) -> int
         try:
             network.start(until=stop.is_set)
             if not stop.is_set():
-                typer.echo("ready")
+                typer.echo(f"ready\n{hints}" if hints else "ready")
             reported = _watch_in_terminal(network, log, stop) if in_terminal else _watch(network, stop)
         except NetworkError as error:
             if stop.is_set():  # a broker that was just being started may have got the signal as well, and ended first
@@ -110,28 +127,18 @@ def _tail(log: IO[bytes]) -> str:
 
 
 def status_table(statuses: Statuses) -> Table:
-    """One line for each broker: rates, queues, tables, load (input and output utilisation ratio) and links."""
-    table = Table(title="Brokers")
+    """One line for each broker: rates, queues, tables, load (input and output utilisation ratio) and links.
+
+    It fits 80 columns. What waits is what has arrived and what is to go out.
+    """
+    table = Table(title="Brokers", box=SIMPLE_HEAD, padding=0)
     table.add_column("broker")
-    for title in (
-        "in/s",
-        "out/s",
-        "input",
-        "queued",
-        "unacked",
-        "adverts",
-        "subs",
-        "clients",
-        "I_r",
-        "O_r",
-        "cpu s",
-        "MB",
-    ):
+    for title in ("in/s", "out/s", "waiting", "adverts", "subs", "clients", "I_r", "O_r", "MB"):
         table.add_column(title, justify="right")
-    table.add_column("links")
+    table.add_column("links", overflow="fold")
     for name, status in statuses.items():
         if status is None:
-            table.add_row(name, *[""] * 12, Text("does not answer", style="bold red"))
+            table.add_row(name, *[""] * 9, Text("does not answer", style="bold red"))
             continue
         verdicts = {peer.name: f" ({peer.verdict})" for peer in status.peers if peer.verdict not in ("", "alive")}
         missing = ", ".join(f"{each}{verdicts.get(each, '')}" for each in status.links_missing)
@@ -139,15 +146,12 @@ def status_table(statuses: Statuses) -> Table:
             name,
             f"{status.publications_in_per_s:,.0f}",
             f"{status.publications_out_per_s:,.0f}",
-            f"{status.input_count:,}",
-            f"{sum(peer.queued_count for peer in status.peers):,}",
-            f"{sum(peer.unacknowledged_count for peer in status.peers):,}",
+            f"{status.input_count + sum(peer.queued_count for peer in status.peers):,}",
             f"{status.advertisements_count:,}",
             f"{status.subscriptions_count:,}",
             f"{sum(peer.role == 'client' for peer in status.peers):,}",
             f"{status.load['input_utilization_ratio']:.2f}",
             f"{status.load['output_utilization_ratio']:.2f}",
-            f"{status.cpu_s:,.1f}",
             f"{status.memory_bytes / 1e6:,.0f}",
             Text(f"down: {missing}", style="bold red") if missing else Text("up"),
         )
@@ -161,7 +165,7 @@ def has_failures(statuses: Statuses) -> bool:
 
 def failures_table(statuses: Statuses) -> Table:
     """One line for each failure, the latest first: how the broker failed, who noticed it, and what came of it."""
-    table = Table(title="Failures")
+    table = Table(title="Failures", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for title in ("broker", "failed", "seen by", "how", "what came of it"):
         table.add_column(title)
     now_s = time.time()
@@ -209,7 +213,7 @@ def disks_table(statuses: Statuses) -> Table:
 
 def peers_table(statuses: Statuses) -> Table:
     """One line for each neighbour and client of each broker."""
-    table = Table(title="Links and clients")
+    table = Table(title="Links and clients", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for title in ("broker", "peer", "role", "state"):
         table.add_column(title)
     for title in ("queued", "unacked", "adverts", "subs"):

@@ -32,6 +32,7 @@ from trimtab.protocol.frames import BrokerStatus
 READY_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 10.0
 LOOK_AGAIN_AFTER_S: Final = 0.03
+BROKERS_SHOWN_COUNT: Final = 4
 
 
 class NetworkError(RuntimeError):
@@ -69,6 +70,8 @@ class Network:
         self._standbys: dict[Address, subprocess.Popen[bytes]] = {}
         self._former: list[subprocess.Popen[bytes]] = []
         """Those that were started here and whose place others have by now."""
+        self._has_begun = False
+        """Whether all brokers were seen to be those that were started here."""
 
     @classmethod
     def from_file(cls, path: str | Path) -> Network:
@@ -107,7 +110,11 @@ class Network:
         return self._processes[broker].pid if replica is None else replica.pid
 
     def start(self, until: Callable[[], bool] | None = None) -> None:
-        """Start every broker and wait until all links are up, or until there is no more need."""
+        """Start every broker and wait until all links are up, or until there is no more need.
+
+        Nothing is started if somebody listens already where a broker is to be.
+        """
+        self._check_free()
         try:
             for entry in self.plan.brokers:
                 self.start_broker(entry.name)
@@ -116,6 +123,17 @@ class Network:
         except BaseException:
             self.stop()
             raise
+
+    def _check_free(self) -> None:
+        """Raise an error if somebody listens at an address of the plan."""
+        named = [(f"broker {entry.name}", entry.listen) for entry in self.plan.brokers]
+        named += [("a process that stands by", address) for address in self.plan.standbys]
+        for wanted, address in named:
+            if _listens(address):
+                raise NetworkError(
+                    f"{wanted} cannot listen at {address}: {run_aside(_who_listens(address))} does. "
+                    "Does this network run already? Nothing was started or ended."
+                )
 
     def start_broker(self, name: str) -> None:
         """Start one broker, without waiting for it."""
@@ -179,6 +197,7 @@ class Network:
                 raise NetworkError(f"not ready after {within_s:g} s: {', '.join(waiting)}")
             if waiting:
                 time.sleep(LOOK_AGAIN_AFTER_S)
+        self._has_begun |= not waiting
 
     def kill_broker(self, name: str) -> None:
         """End one broker without a word, as kill -9 does, whichever process it is by now."""
@@ -190,11 +209,16 @@ class Network:
     def look_for_replicas(self, statuses: Mapping[str, BrokerStatus | None]) -> list[tuple[str, int]]:
         """Brokers that other processes than before are by now, with their numbers.
 
-        They are ended with this network, so only those count that prove to be its brokers (`process_proof.py`).
+        They are ended with this network, so only those count that prove to be its brokers (`process_proof.py`), and
+        only once it has begun: whoever was there before is somebody else's, and so is a broker that replaces nobody.
         """
         found: list[tuple[str, int]] = []
+        if not self._has_begun:
+            return found
         for name, status in statuses.items():
             if status is None or name not in self._processes or status.pid == self.pid(name):
+                continue
+            if not status.replica and status.epoch == 1:
                 continue
             replica = proved(name, self.address(name), status.session)
             if replica is not None:
@@ -254,11 +278,20 @@ class Network:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    def __repr__(self) -> str:
+        brokers = ", ".join(f"{entry.name} at {entry.listen}" for entry in self.plan.brokers[:BROKERS_SHOWN_COUNT])
+        more_count = len(self.plan.brokers) - BROKERS_SHOWN_COUNT
+        more = f" and {more_count:,} more" if more_count > 0 else ""
+        return f"<Network {'running' if self._processes else 'not running'}: {brokers}{more}>"
+
     def _is_ready(self, name: str) -> bool:
         try:
-            return not run_aside(ask_status(self.plan.broker(name).listen)).links_missing
+            status = run_aside(ask_status(self.plan.broker(name).listen))
         except (OSError, TimeoutError):
             return False
+        if not self._has_begun and name in self._processes and status.pid != self._processes[name].pid:
+            raise NetworkError(f"broker {name} is another process than the one that was started, {status.pid}")
+        return not status.links_missing
 
     def _plan_file(self) -> str | Path:
         if self._file is not None:
@@ -362,6 +395,15 @@ def _wait_for_replica(replica: Life) -> None:
             replica.end()
             return
         time.sleep(LOOK_AGAIN_AFTER_S)
+
+
+async def _who_listens(address: Address) -> str:
+    """Who has an address, in words."""
+    try:
+        status = await ask_status(address)
+    except (OSError, TimeoutError, ValueError):
+        return "another program"
+    return f"broker {status.name} (process {status.pid})"
 
 
 def _listens(address: Address) -> bool:
