@@ -52,6 +52,7 @@ from trimtab.activedata.storage.catalog_entries import (
 )
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter
+from trimtab.activedata.storage.maintenance import Maintenance
 from trimtab.activedata.storage.results import Result
 from trimtab.activedata.storage.stored_data import StoredData
 
@@ -113,6 +114,9 @@ class ActiveData:
         self.feeds.start()
         self.publishing = Publishing(self.catalog, self.results_store, self.dead_letters, overlay)
         self.publishing.start()
+        others = [self.results_store.store, self.dead_letters.store]
+        self.maintenance = Maintenance(lambda: list(self.datasets.values()), others)
+        self.maintenance.start()
 
     def __enter__(self) -> ActiveData:
         return self
@@ -124,6 +128,7 @@ class ActiveData:
 
     def close(self) -> None:
         """Stop feeds and channels, and Spark."""
+        self.maintenance.stop()
         self.feeds.stop()
         self.engine.stop()
         self.publishing.stop()

@@ -5,8 +5,9 @@ Which file is which is told by the statistics of its column `_change`: the base 
 
 from __future__ import annotations
 
+import datetime
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,9 +55,12 @@ class DatasetTable(DeltaStore):
         partition_by: Sequence[str] = (),
     ) -> None:
         self.keys = tuple(keys)
+        self.keep_apart_s: float | None = None
+        """Files whose records came in different periods of this length stay apart, so that old ones can go whole."""
         super().__init__(path, schema, versions, self._with_changes(schema), partition_by)
         self.add_fields(schema, self._with_changes(schema))
         self._remove_unfinished()
+        self._dataset: tuple[int, Any] | None = None
         self._counted: tuple[int, int] = (-1, 0)
         self._compacting = threading.Lock()
         self.load_changes()
@@ -120,26 +124,64 @@ class DatasetTable(DeltaStore):
     def read(self, columns: list[str] | None = None, where: Expression | None = None) -> pa.Table:
         """Read the rows as they are now; files whose statistics exclude the condition are not opened."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         names = columns or self.schema.names
         with self.lock:
+            dataset = self._base_dataset()
             if not self.keys or not self.changes.count:
-                return super().read(names, where)
-            dataset = self._table.to_pyarrow_dataset()
-            in_base = pc.field(CHANGE).is_null()
-            if where is not None:
-                in_base &= where
+                table: pa.Table = dataset.to_table(columns=names, filter=where)
+                return table
             wanted = list(dict.fromkeys([*names, *self.keys]))
-            base = self.changes.without_changed(dataset.to_table(columns=wanted, filter=in_base))
+            base = self.changes.without_changed(dataset.to_table(columns=wanted, filter=where))
             live = self.changes.live
         if where is not None:
             live = live.filter(where)
         return pa.concat_tables([base.select(names), live.select(names)])
 
-    def read_as_written(self, where: Expression) -> pa.Table:
-        """Rows with their changes, as they were written."""
-        return super().read(self.table_schema.names, where)
+    def batches(self, where: Expression) -> Iterator[pa.Table]:
+        """Read rows of the base part by part."""
+        import pyarrow as pa
+
+        for batch in self._base_dataset().to_batches(columns=self.schema.names, filter=where):
+            yield pa.Table.from_batches([batch])
+
+    def _base_dataset(self) -> Any:
+        """The base for pyarrow, which does not open files whose numbers or keys exclude a condition.
+
+        What deltalake makes for pyarrow takes a column without statistics for one that no condition holds for.
+        """
+        import pyarrow.dataset as ds
+        from pyarrow import fs
+
+        with self.lock:
+            if self._dataset is None or self._dataset[0] != self.version:
+                file_format = ds.ParquetFileFormat()
+                local = fs.LocalFileSystem()
+                fragments = [
+                    file_format.make_fragment(str(self.path / each.path), local, self._known_of(each))
+                    for each in self.table_files()
+                    if not self._is_change(each)
+                ]
+                self._dataset = (self.version, ds.FileSystemDataset(fragments, self.table_schema, file_format, local))
+            return self._dataset[1]
+
+    def _known_of(self, file: TableFile) -> Expression:
+        """What holds for all rows of a file: between which numbers and keys they lie, and of which partition they are."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found = pc.scalar(True)
+        for name in dict.fromkeys([SEQUENCE, *self.keys]):
+            low, high = file.lowest.get(name), file.highest.get(name)
+            if isinstance(low, (int, str)) and isinstance(high, (int, str)) and name in self.schema.names:
+                field = self.schema.field(name).type
+                if pa.types.is_string(field) or pa.types.is_integer(field):
+                    found = found & (pc.field(name) >= low) & (pc.field(name) <= high)
+        for name, value in file.partition.items():
+            kind = self.table_schema.field(name).type
+            held = pc.field(name).is_null() if value is None else pc.field(name) == pa.scalar(value).cast(kind)
+            found = found & held
+        return found
 
     def rows_count(self) -> int:
         """How many rows the dataset has now."""
@@ -176,6 +218,40 @@ class DatasetTable(DeltaStore):
     def folded_change(self) -> int:
         """The last change that is in the base."""
         return self.mark(FOLDED_MARK) or 0
+
+    def remove_files_before(self, moment_ms: int) -> int:
+        """Remove the files of the base whose records all came before a moment; answers how many records they had."""
+        with self.lock:
+            gone = [each for each in self.table_files() if not self._is_change(each) and each.modified_ms < moment_ms]
+            if gone:
+                self.commit_files([], gone, {})
+                self._base_rows_count = None
+            return sum(each.rows_count for each in gone)
+
+    def remove_rows_below(self, name: str, lowest: Any) -> int:
+        """Remove the records whose field is below a value; whole files without reading them. Answers how many."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        with self.lock:
+            if self.changes.count and (pc.min(self.changes.table[name]).as_py() or lowest) < lowest:
+                self.fold()
+            removed, added, count = [], [], 0
+            for file in self.table_files():
+                least = _comparable(file.lowest.get(name))
+                if self._is_change(file) or (least is not None and least >= lowest):
+                    continue
+                table = self._raw([file])
+                kept = pc.fill_null(pc.greater_equal(table[name], pa.scalar(lowest, table[name].type)), True)
+                rows = table.filter(kept)
+                if rows.num_rows < table.num_rows:
+                    removed.append(file)
+                    added += self._written([rows], file.partition)
+                    count += table.num_rows - rows.num_rows
+            if removed:
+                self.commit_files(added, removed, {})
+                self._base_rows_count = None
+            return count
 
     def fold(self) -> None:
         """Write the base anew where changes concern it."""
@@ -237,6 +313,9 @@ class DatasetTable(DeltaStore):
             for group in self._small_groups():
                 tables = (self._raw([each]) for each in group)
                 added = write_file(self.path, self.table_schema, tables)
+                if added is not None:
+                    modified_ms = max(each.modified_ms for each in group)
+                    added = msgspec.structs.replace(added, modified_ms=modified_ms, partition=group[0].partition)
                 with self.lock:
                     if {each.path for each in group} <= {each.path for each in self.table_files()}:
                         self.commit_files([] if added is None else [added], group, {}, changes_data=False)
@@ -250,12 +329,13 @@ class DatasetTable(DeltaStore):
     def _small_groups(self) -> list[list[TableFile]]:
         """Small files of the base that become one, by what they have in common."""
         groups: list[list[TableFile]] = []
-        open_groups: dict[tuple[tuple[str, str | None], ...], list[TableFile]] = {}
+        open_groups: dict[tuple[object, ...], list[TableFile]] = {}
         files = [
             each for each in self.table_files() if not self._is_change(each) and each.size_bytes < SMALL_FILE_BYTES
         ]
         for file in sorted(files, key=_first_sequence):
-            place = tuple(sorted(file.partition.items()))
+            period = file.modified_ms // int(self.keep_apart_s * 1_000) if self.keep_apart_s else 0
+            place = (period, *sorted(file.partition.items()))
             group = open_groups.setdefault(place, [])
             if group and sum(each.size_bytes for each in group) + file.size_bytes > TOGETHER_BYTES:
                 group = open_groups[place] = []
@@ -263,6 +343,13 @@ class DatasetTable(DeltaStore):
                 groups.append(group)
             group.append(file)
         return [each for each in groups if len(each) > 1]
+
+
+def _comparable(value: Any) -> Any:
+    """A value of the statistics; moments there have no zone and are in UTC."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=datetime.UTC)
+    return value
 
 
 def _first_sequence(file: TableFile) -> tuple[int, str]:

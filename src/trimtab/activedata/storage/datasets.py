@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 import threading
 from collections import deque
@@ -31,6 +32,9 @@ RECENT_BYTES: Final = 64 * 1024 * 1024
 """New records that are kept in memory for the channels; older ones are read from disk."""
 
 RECORDS_MARK: Final = "records"
+
+RETAIN_PARTS_COUNT: Final = 10
+"""Records go at most a tenth of what RETAIN says later."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -269,6 +273,28 @@ class StoredDataset:
         """Remove all records."""
         self.adopt([], self.store.table_files(), 0)
 
+    def remove_old(self, now_s: float) -> int:
+        """Remove the records that RETAIN does not keep any more, and their keys; answers how many."""
+        options = self.entry.options
+        if options.retain_s is None:
+            return 0
+        self.store.keep_apart_s = None if options.retain_by else options.retain_s / RETAIN_PARTS_COUNT
+        with self.lock:
+            if options.retain_by is None:
+                count = self.store.remove_files_before(int((now_s - options.retain_s) * 1_000))
+            else:
+                oldest: Any = datetime.datetime.fromtimestamp(now_s - options.retain_s, datetime.UTC)
+                is_day = next(field.type for field in self.entry.fields if field.name == options.retain_by) == "DATE"
+                count = self.store.remove_rows_below(options.retain_by, oldest.date() if is_day else oldest)
+            if count:
+                self._forget_recent()
+                if self.keys is not None:
+                    self.keys.index.flush(self.last_sequence, self.store.changes.last_change)
+                    left = [each.lowest.get(SEQUENCE) for each in self.store.table_files()]
+                    first = min((each for each in left if each is not None), default=self.last_sequence + 1)
+                    self.keys.index.drop_up_to(first - 1)
+            return count
+
     def keep_for(self, retain_s: float) -> None:
         """Keep records for so long from now on."""
         options = msgspec.structs.replace(self.entry.options, retain_s=retain_s)
@@ -346,8 +372,7 @@ class StoredDataset:
         if sequence > self.last_sequence or change < self.store.folded_change:
             keys.index.clear()
             sequence = change = 0
-        where = (pc.field(SEQUENCE) > sequence) & pc.field(CHANGE).is_null()
-        for batch in self.store.batches(where):
+        for batch in self.store.batches(pc.field(SEQUENCE) > sequence):
             keys.add(keys.entries(batch), None, sequence, change)
         changed = self.store.changes.table
         changed = changed.filter(pc.field(CHANGE) > change).sort_by(CHANGE)

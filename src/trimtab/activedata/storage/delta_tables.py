@@ -6,6 +6,7 @@ If the disk refuses any of this, the commit is taken back.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import threading
 import time
@@ -40,6 +41,7 @@ class TableFile(msgspec.Struct, frozen=True):
     highest: dict[str, Any]
     missing: dict[str, int]
     partition: dict[str, str | None]
+    modified_ms: int
 
 
 COMPACT_AFTER_FILES_COUNT: Final = 250
@@ -275,6 +277,7 @@ class DeltaStore:
                 each.get("max") or {},
                 each.get("null_count") or {},
                 {name: None if value is None else str(value) for name, value in (each.get("partition") or {}).items()},
+                _milliseconds(each["modification_time"]),
             )
             for each in actions
         ]
@@ -304,6 +307,12 @@ class DeltaStore:
             dataset = self._table.to_pyarrow_dataset()
         for batch in dataset.to_batches(columns=self.schema.names, filter=where):
             yield pa.Table.from_batches([batch])
+
+
+def _milliseconds(moment: int | datetime.datetime) -> int:
+    if isinstance(moment, int):
+        return moment
+    return int(moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp() * 1_000)
 
 
 def _properties(marks: Mapping[str, int]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def fingerprints(table: pa.Table, columns: Sequence[str], seed: int) -> Words:
     return _avalanche(found)
 
 
-def _mixed(found: Words, words: Words) -> Words:
+def _mixed(found: Words, words: Words | np.uint64) -> Words:
     import numpy as np
 
     found = found ^ (words * np.uint64(_P2))
@@ -59,8 +59,8 @@ def _mixed_array(found: Words, array: pa.Array) -> Words:
     import numpy as np
     import pyarrow as pa
 
-    if array.null_count:
-        found = _mixed(found, array.is_null().to_numpy(zero_copy_only=False).astype(np.uint64))
+    missing = array.is_null().to_numpy(zero_copy_only=False).astype(np.uint64) if array.null_count else np.uint64(0)
+    found = _mixed(found, missing)
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _mixed_texts(found, array)

@@ -36,14 +36,16 @@ class WrittenFile(msgspec.Struct, frozen=True):
     rows_count: int
     statistics: str
     partition: dict[str, str | None] = {}
+    modified_ms: int = 0
+    """When the newest of its records came, if that is not now."""
 
     def added(self, *, changes_data: bool) -> AddAction:
         """The action of the log that makes the file part of the table."""
         from deltalake.transaction import AddAction
 
         path = quote(self.name, safe="/=.-_~ ") if self.partition else self.name
-        now_ms = int(time.time() * 1_000)
-        return AddAction(path, self.size_bytes, self.partition, now_ms, changes_data, self.statistics)
+        modified_ms = self.modified_ms or int(time.time() * 1_000)
+        return AddAction(path, self.size_bytes, self.partition, modified_ms, changes_data, self.statistics)
 
 
 class TableFileWriter:
