@@ -38,8 +38,8 @@ class Writer:
         self._stored = stored = StoredData(root / "data")
         self._feeds = Feeds(stored.catalog, stored.datasets, stored.dead_letters, lambda: None, None)
         self._number = 0
-        stored.open_dataset(stored.catalog.add_dataset("Reports", FIELDS, "id", True))
-        stored.open_dataset(stored.catalog.add_dataset("Users", FIELDS, "id", False))
+        stored.open_dataset(stored.catalog.add_dataset("Reports", FIELDS, ("id",), True))
+        stored.open_dataset(stored.catalog.add_dataset("Users", FIELDS, ("id",), False))
         for feed, dataset in (("reports", "Reports"), ("users", "Users"), ("net", "Users")):
             stored.catalog.add_feed(feed, dataset, HttpSource())
             self._feeds.switch(stored.catalog.feed(feed), True)

@@ -159,7 +159,6 @@ def test_what_the_catalog_did_not_learn_before_a_crash_is_learned_from_the_table
         active.run(REPORTS + FEED + OF_TYPE)
         subscription = active.subscribe("OfType", "B1", event="flood")
         monkeypatch.setattr(active.catalog, "set_positions", lambda positions: None)
-        monkeypatch.setattr(active.catalog, "add_keys", lambda dataset, keys: None)
         active.feed("reports", [report(number) for number in range(5)])
         active.settle()
     with ActiveData(tmp_path, spark) as active:

@@ -87,7 +87,7 @@ def test_what_was_acknowledged_is_there_after_a_loss_of_power(
 def data(tmp_path: Path) -> Iterator[Path]:
     """A directory with a dataset of three commits."""
     stored = StoredData(tmp_path / "data")
-    dataset = stored.open_dataset(stored.catalog.add_dataset("Reports", FIELDS, "id", True))
+    dataset = stored.open_dataset(stored.catalog.add_dataset("Reports", FIELDS, ("id",), True))
     for number in range(3):
         dataset.take([(f"r{number}", number)])
     stored.close()
@@ -212,7 +212,7 @@ class FullDisk(Catalog):
 
 def test_a_commit_that_cannot_be_written_down_is_taken_back(tmp_path: Path) -> None:
     catalog = FullDisk(tmp_path / "catalog.sqlite")
-    dataset = StoredDataset(catalog.add_dataset("Reports", FIELDS, "id", True), tmp_path / "Reports-1", catalog)
+    dataset = StoredDataset(catalog.add_dataset("Reports", FIELDS, ("id",), True), tmp_path / "Reports-1", catalog)
     dataset.take([("r0", 0)])
     catalog.is_full = True
     for _ in range(2):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from trimtab.activedata.definitions.checks import check_arguments, check_body
+from trimtab.activedata.definitions.data_statements import AlterDataset, Copy, DataStatement, Delete, Put, Update
 from trimtab.activedata.definitions.fields import Scalar, ValueMistake
 from trimtab.activedata.definitions.statements import (
     CreateBroker,
@@ -22,7 +23,6 @@ from trimtab.activedata.definitions.statements import (
     CreateFeed,
     Drop,
     Placed,
-    Put,
     Query,
     Subscribe,
     SwitchFeed,
@@ -40,16 +40,19 @@ from trimtab.activedata.execution.spark_errors import placed_error
 from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
 from trimtab.activedata.feeds.overlay_feed import OverlayAdapter
+from trimtab.activedata.record_statements import RecordStatements
 from trimtab.activedata.sinks.publishing import Publishing, announcement
 from trimtab.activedata.storage.catalog_entries import (
     BrokerEntry,
     ChannelEntry,
     DatasetEntry,
+    DatasetOptions,
     FeedEntry,
     SubscriptionEntry,
 )
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter
+from trimtab.activedata.storage.maintenance import Maintenance
 from trimtab.activedata.storage.results import Result
 from trimtab.activedata.storage.stored_data import StoredData
 
@@ -95,6 +98,7 @@ class ActiveData:
             self.views.clear()
         else:
             self.views = SparkViews(spark or SparkSettings(), self.directory / "spark")
+        self._records = RecordStatements(self.dead_letters, self.frame, self._records_changed)
         self.engine = Engine(
             self.catalog,
             self.views,
@@ -110,6 +114,9 @@ class ActiveData:
         self.feeds.start()
         self.publishing = Publishing(self.catalog, self.results_store, self.dead_letters, overlay)
         self.publishing.start()
+        others = [self.results_store.store, self.dead_letters.store]
+        self.maintenance = Maintenance(lambda: list(self.datasets.values()), others)
+        self.maintenance.start()
 
     def __enter__(self) -> ActiveData:
         return self
@@ -121,6 +128,7 @@ class ActiveData:
 
     def close(self) -> None:
         """Stop feeds and channels, and Spark."""
+        self.maintenance.stop()
         self.feeds.stop()
         self.engine.stop()
         self.publishing.stop()
@@ -168,8 +176,8 @@ class ActiveData:
                 return Answer(f"subscription {number} ended")
             case Drop() as each:
                 return self._drop(each, text, placed.start)
-            case Put() as each:
-                return self._put(each)
+            case Put() | Update() | Delete() | Copy() | AlterDataset() as change:
+                return self._change_records(change, text)
             case Query(text=query):
                 return self._query(query, text, placed.start)
 
@@ -178,7 +186,8 @@ class ActiveData:
             if each.if_not_exists:
                 return Answer(f"dataset {each.name} exists")
             raise StatementError(text, start, f"there is a dataset {each.name!r} already")
-        self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.key, each.active))
+        options = DatasetOptions(retain_s=each.retain_s, retain_by=each.retain_by, partition_by=each.partition_by)
+        self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.keys, each.active, options))
         return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
 
     def _create_feed(self, each: CreateFeed, text: str) -> Answer:
@@ -266,6 +275,8 @@ class ActiveData:
                 for subscription in self.catalog.subscriptions(broker_id=entry.id):
                     self.unsubscribe(subscription.id, entry.name)
         self.catalog.drop(each.kind, entry.id)
+        if each.kind == "DATASET":
+            self._stored.remove_dropped()
         return Answer(f"{each.kind.lower()} {entry.name} dropped")
 
     def _users(self, kind: str, entry_id: int, name: str) -> list[str]:
@@ -284,19 +295,13 @@ class ActiveData:
             found.append(f"it is running (STOP FEED {name}), and records")
         return found
 
-    def _put(self, each: Put) -> Answer:
-        dataset = self._dataset(each.dataset)
-        columns = each.columns or tuple(field.name for field in dataset.entry.fields)
-        rows = []
-        for row in each.rows:
-            if len(row) != len(columns):
-                raise ValueMistake(f"{len(row)} values for {len(columns)} fields")
-            rows.append(dataset.check(dict(zip(columns, row, strict=True))))
-        taken = dataset.take(rows)
+    def _change_records(self, statement: DataStatement, text: str) -> Answer:
+        name = statement.name if isinstance(statement, AlterDataset) else statement.dataset
+        done = self._records.run(statement, self._dataset(name), text)
+        return Answer(done.said, done.rows)
+
+    def _records_changed(self) -> None:
         self.engine.wake()
-        if taken.refused:
-            raise ValueMistake(taken.refused[0][1])
-        return Answer(f"{taken.accepted_count:,} records into {dataset.entry.name}")
 
     def _dataset(self, name: str) -> StoredDataset:
         self.catalog.dataset(name)

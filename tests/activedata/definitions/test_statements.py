@@ -38,7 +38,7 @@ def only(text: str) -> Statement:
     [
         (
             "CREATE ACTIVE DATASET R (id STRING, x double OPTIONAL) KEY id",
-            CreateDataset("R", (Field("id", "STRING"), Field("x", "DOUBLE", True)), "id", True),
+            CreateDataset("R", (Field("id", "STRING"), Field("x", "DOUBLE", True)), ("id",), True),
         ),
         ("create feed f into R from http;", CreateFeed("f", "R", HttpSource(), position=19)),
         ("CREATE FEED f INTO R FROM DIRECTORY '/tmp/x'", CreateFeed("f", "R", DirectorySource("/tmp/x"), position=19)),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from trimtab.activedata.definitions.bodies import Body
-from trimtab.activedata.definitions.fields import Field, Scalar, ValueMistake, arrow_type, check_value
+from trimtab.activedata.definitions.fields import Field, Scalar, ValueMistake, arrow_type, check_value, example_value
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.channel_queries import ChannelQuery, parameter_column
 from trimtab.activedata.execution.spark_errors import placed_error
@@ -17,16 +16,6 @@ from trimtab.activedata.storage.datasets import StoredDataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_EXAMPLES: Final = {
-    "STRING": "",
-    "INT": 1,
-    "BIGINT": 1 << 40,
-    "DOUBLE": 1.0,
-    "BOOLEAN": True,
-    "TIMESTAMP": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-}
-"""A value of each type, for checking a body before anybody subscribed."""
 
 
 def check_arguments(channel: ChannelEntry, arguments: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -65,13 +54,13 @@ def check_body(
             views.show_store(dataset.entry.name, dataset.store, cached=not dataset.entry.active)
         own = [pa.field(parameter_column(each.name), arrow_type(each.type)) for each in parameters]
         schema = pa.schema([pa.field("_subscription", pa.int64()), pa.field("_since", pa.int64()), *own])
-        values = [0, 0, *(_EXAMPLES[each.type] for each in parameters)]
+        values = [0, 0, *(example_value(each.type) for each in parameters)]
         views.show_arrow("_checked_subscriptions", _one_row(schema, values), None)
         driver = datasets[query.driver.lower()]
-        values = [*(_EXAMPLES[each.type] for each in driver.entry.fields), 0]
+        values = [*(example_value(each.type) for each in driver.entry.fields), 0]
         views.show_arrow("_checked_new", _one_row(driver.schema, values), None)
         try:
-            arguments = {each.name: _EXAMPLES[each.type] for each in parameters}
+            arguments = {each.name: example_value(each.type) for each in parameters}
             views.session.sql(_plain(body), args=arguments)
             compiled = query.text("`_checked_new`", "`_checked_subscriptions`", {})
             frame = views.session.sql(compiled)

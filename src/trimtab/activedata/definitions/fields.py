@@ -1,41 +1,38 @@
-"""The types of fields and parameters, and what values they take."""
+"""The fields of datasets and the parameters of channels, and what values they take."""
 
 from __future__ import annotations
 
-import datetime
-import math
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+
+from trimtab.activedata.definitions.types import ValueMistake, arrow, check, example, parse_type
+from trimtab.activedata.definitions.types import stored as stored_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = [
+    "Field",
+    "Row",
+    "Scalar",
+    "Value",
+    "ValueMistake",
+    "arrow_schema",
+    "arrow_type",
+    "check_value",
+    "example_value",
+    "stored",
+]
+
 Scalar: TypeAlias = str | int | float | bool | None
 """A value of a record or an argument, as JSON writes it; a time is a text in ISO 8601."""
 
-TYPE_NAMES: Final = {
-    "STRING": "STRING",
-    "INT": "INT",
-    "INTEGER": "INT",
-    "BIGINT": "BIGINT",
-    "LONG": "BIGINT",
-    "DOUBLE": "DOUBLE",
-    "FLOAT": "DOUBLE",
-    "BOOLEAN": "BOOLEAN",
-    "TIMESTAMP": "TIMESTAMP",
-}
-"""The spellings of each type, and its name in Spark."""
+Value: TypeAlias = Scalar | list[Any] | dict[str, Any]
+"""A value of a record, with arrays and structs."""
 
-_INTEGER_BITS: Final = {"INT": 31, "BIGINT": 63}
-_SAID: Final = {
-    "STRING": "a string",
-    "INT": "a whole number of 32 bits",
-    "BIGINT": "a whole number of 64 bits",
-    "DOUBLE": "a number",
-    "BOOLEAN": "true or false",
-    "TIMESTAMP": "a time in ISO 8601, such as 2026-05-01T10:00:00Z",
-}
+Row: TypeAlias = tuple[Value, ...]
+"""The values of a record in the order of the fields."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -46,11 +43,7 @@ class Field(msgspec.Struct, frozen=True):
     optional: bool = False
 
 
-class ValueMistake(ValueError):
-    """A value that its field does not take; the message says why."""
-
-
-def check_value(field: Field, value: object) -> Scalar:
+def check_value(field: Field, value: object) -> Any:
     """The value as it is stored, or a mistake that names the field.
 
     >>> check_value(Field("x", "DOUBLE"), 3)
@@ -60,47 +53,22 @@ def check_value(field: Field, value: object) -> Scalar:
         if field.optional:
             return None
         raise ValueMistake(f"field {field.name!r} is missing")
-    match field.type, value:
-        case "STRING", str():
-            return value
-        case "BOOLEAN", bool():
-            return value
-        case "DOUBLE", int() | float() if not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
-        case (("INT" | "BIGINT"), int()) if not isinstance(value, bool):
-            if -(1 << _INTEGER_BITS[field.type]) <= value < 1 << _INTEGER_BITS[field.type]:
-                return value
-        case "TIMESTAMP", str():
-            try:
-                datetime.datetime.fromisoformat(value)
-            except ValueError:
-                pass
-            else:
-                return value
-    shown = repr(value if not isinstance(value, str) or len(value) <= 40 else value[:37] + "...")
-    raise ValueMistake(f"field {field.name!r} must be {_SAID[field.type]}, and is {shown}")
+    return check(parse_type(field.type), value, f"field {field.name!r}")
 
 
-def stored(field: Field, value: object) -> object:
+def stored(field: Field, value: object) -> Any:
     """The value as Arrow takes it: times as times, everything else as it is."""
-    if field.type == "TIMESTAMP" and isinstance(value, str):
-        time = datetime.datetime.fromisoformat(value)
-        return time.astimezone(datetime.UTC) if time.tzinfo else time.replace(tzinfo=datetime.UTC)
-    return value
+    return stored_value(parse_type(field.type), value)
 
 
 def arrow_type(type_name: str) -> pa.DataType:
     """The Arrow type of a field."""
-    import pyarrow as pa
+    return arrow(parse_type(type_name))
 
-    return {
-        "STRING": pa.string(),
-        "INT": pa.int32(),
-        "BIGINT": pa.int64(),
-        "DOUBLE": pa.float64(),
-        "BOOLEAN": pa.bool_(),
-        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-    }[type_name]
+
+def example_value(type_name: str) -> Any:
+    """A value of a type, as Arrow takes it."""
+    return example(parse_type(type_name))
 
 
 def arrow_schema(fields: tuple[Field, ...], *more: tuple[str, pa.DataType]) -> pa.Schema:

@@ -10,24 +10,42 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from trimtab.activedata.definitions.fields import TYPE_NAMES, Field, Scalar
-from trimtab.activedata.definitions.tokens import Token, TokenReader, string_value
-from trimtab.activedata.errors import StatementError
+from trimtab.activedata.definitions.data_statements import (
+    DataStatement,
+    Put,
+    read_alter,
+    read_copy,
+    read_delete,
+    read_duration_s,
+    read_put,
+    read_update,
+    read_value,
+)
+from trimtab.activedata.definitions.fields import Field, Scalar
+from trimtab.activedata.definitions.tokens import Token, TokenReader
+from trimtab.activedata.definitions.types import read_type
+
+__all__ = ["Put", "Statement", "parse_call", "parse_statements"]
 
 RESERVED_NAMES: Final = frozenset({"results", "dead_letters", "subscriptions", "rates"})
 """Names that queries use for what every active-data store has."""
 
-UNITS_S: Final = {"SECOND": 1.0, "MINUTE": 60.0, "HOUR": 3_600.0, "DAY": 86_400.0}
-
 
 class CreateDataset(msgspec.Struct, frozen=True):
-    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) KEY field`."""
+    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) [KEY field | KEY (field, ...)] [PARTITION BY ...]
+    [RETAIN n DAYS [BY field]]`.
+
+    Partitions are fields, or days of a field, written `DAY(field)`.
+    """
 
     name: str
     fields: tuple[Field, ...]
-    key: str
+    keys: tuple[str, ...]
     active: bool
     if_not_exists: bool = False
+    partition_by: tuple[str, ...] = ()
+    retain_s: float | None = None
+    retain_by: str | None = None
 
 
 class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
@@ -118,16 +136,6 @@ class Drop(msgspec.Struct, frozen=True):
     cascade: bool = False
 
 
-class Put(msgspec.Struct, frozen=True):
-    """`INSERT INTO dataset [(field, ...)] VALUES (value, ...), ...`, or UPSERT."""
-
-    dataset: str
-    columns: tuple[str, ...] | None
-    rows: tuple[tuple[Scalar, ...], ...]
-    upsert: bool
-    position: int = 0
-
-
 class Query(msgspec.Struct, frozen=True):
     """A plain query over datasets, results, dead_letters, subscriptions and rates."""
 
@@ -143,7 +151,7 @@ Statement: TypeAlias = (
     | Subscribe
     | Unsubscribe
     | Drop
-    | Put
+    | DataStatement
     | Query
 )
 
@@ -197,10 +205,20 @@ def _statement(reader: TokenReader) -> Statement:
         case "DROP":
             return _drop(reader)
         case "INSERT" | "UPSERT":
-            return _put(reader)
+            return read_put(reader)
+        case "UPDATE":
+            return read_update(reader)
+        case "DELETE":
+            return read_delete(reader)
+        case "COPY":
+            return read_copy(reader)
+        case "ALTER":
+            return read_alter(reader)
         case "SELECT" | "WITH" | "EXPLAIN":
             return Query(_rest(reader)[0])
-    raise reader.expected("CREATE, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, INSERT, UPSERT or SELECT")
+    raise reader.expected(
+        "CREATE, ALTER, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, INSERT, UPSERT, UPDATE, DELETE, COPY or SELECT"
+    )
 
 
 def _rest(reader: TokenReader) -> tuple[str, int]:
@@ -248,14 +266,69 @@ def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
     fields = _fields(reader, "field", may_be_optional=True)
     if not fields:
         raise reader.refuse(reader.next, "a dataset needs at least one field")
-    reader.need("KEY")
-    key = reader.need_name("the field that is the key")
     by_name = {each.name: each for each in fields}
-    if key.text not in by_name:
-        raise reader.refuse(key, f"the key {key.text!r} is no field of the dataset; there are {', '.join(by_name)}")
-    if by_name[key.text].optional:
-        raise reader.refuse(key, f"the key {key.text!r} cannot be optional")
-    return CreateDataset(name, fields, key.text, active, if_not_exists)
+    keys: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    retain_s = retain_by = None
+    while True:
+        if reader.skip("KEY"):
+            keys = _keys(reader, by_name)
+        elif reader.skip("PARTITION", "BY"):
+            partition_by = _partitions(reader, by_name)
+        elif reader.skip("RETAIN"):
+            retain_s = read_duration_s(reader)
+            if reader.skip("BY"):
+                retain_by = _known_field(reader, by_name, ("TIMESTAMP", "DATE"), "keeps records by").name
+        else:
+            break
+    return CreateDataset(name, fields, keys, active, if_not_exists, partition_by, retain_s, retain_by)
+
+
+def _keys(reader: TokenReader, by_name: dict[str, Field]) -> tuple[str, ...]:
+    """The field, or the fields in brackets, that tell records apart."""
+    found: list[str] = []
+    in_brackets = reader.skip("(")
+    while not found or (in_brackets and reader.skip(",")):
+        key = reader.need_name("the field that is the key")
+        if key.text not in by_name:
+            raise reader.refuse(key, f"the key {key.text!r} is no field of the dataset; there are {', '.join(by_name)}")
+        if by_name[key.text].optional:
+            raise reader.refuse(key, f"the key {key.text!r} cannot be optional")
+        if by_name[key.text].type.startswith(("ARRAY", "STRUCT")):
+            raise reader.refuse(key, f"the key {key.text!r} cannot be an array or a struct")
+        if key.text in found:
+            raise reader.refuse(key, f"{key.text!r} stands twice in the key")
+        found.append(key.text)
+    if in_brackets:
+        reader.need(")")
+    return tuple(found)
+
+
+def _partitions(reader: TokenReader, by_name: dict[str, Field]) -> tuple[str, ...]:
+    found: list[str] = []
+    while not found or reader.skip(","):
+        if reader.at("DAY", "("):
+            reader.need("DAY", "(")
+            found.append(
+                f"DAY({_known_field(reader, by_name, ('TIMESTAMP', 'DATE'), 'is partitioned by days of').name})"
+            )
+            reader.need(")")
+        else:
+            kinds = ("STRING", "INT", "BIGINT", "BOOLEAN", "DATE")
+            found.append(_known_field(reader, by_name, kinds, "is partitioned by").name)
+    return tuple(found)
+
+
+def _known_field(reader: TokenReader, by_name: dict[str, Field], kinds: tuple[str, ...], use: str) -> Field:
+    token = reader.need_name("a field")
+    field = by_name.get(token.text)
+    if field is None:
+        raise reader.refuse(token, f"{token.text!r} is no field of the dataset; there are {', '.join(by_name)}")
+    if field.type not in kinds:
+        raise reader.refuse(
+            token, f"a dataset {use} a field of type {' or '.join(kinds)}; {token.text} is {field.type}"
+        )
+    return field
 
 
 def _fields(reader: TokenReader, what: str, *, may_be_optional: bool) -> tuple[Field, ...]:
@@ -267,11 +340,12 @@ def _fields(reader: TokenReader, what: str, *, may_be_optional: bool) -> tuple[F
         name = _own_name(reader, f"the name of a {what}")
         if any(each.name.lower() == name.text.lower() for each in fields):
             raise reader.refuse(name, f"there are two {what}s named {name.text!r}")
-        type_name = reader.need_name(f"the type of {name.text!r}")
-        if type_name.upper not in TYPE_NAMES:
-            raise reader.refuse(type_name, f"unknown type {type_name.text!r}; there are {', '.join(TYPE_NAMES)}")
+        start = reader.next
+        type_ = read_type(reader, name.text)
+        if what == "parameter" and type_.members:
+            raise reader.refuse(start, f"a parameter has one value; {type_.name} is not one")
         optional = may_be_optional and reader.skip("OPTIONAL")
-        fields.append(Field(name.text, TYPE_NAMES[type_name.upper], optional))
+        fields.append(Field(name.text, type_.text, optional))
     return tuple(fields)
 
 
@@ -309,9 +383,9 @@ def _channel(reader: TokenReader) -> CreateChannel:
             period = reader.take()
             if continuous:
                 raise reader.refuse(period, "a continuous channel runs when records arrive and has no period")
-            period_s = _duration_s(reader)
+            period_s = read_duration_s(reader)
         elif reader.skip("RETAIN"):
-            retain_s = _duration_s(reader)
+            retain_s = read_duration_s(reader)
         else:
             break
     if not continuous and period_s is None:
@@ -321,17 +395,6 @@ def _channel(reader: TokenReader) -> CreateChannel:
         raise reader.expected("SELECT")
     body, body_start = _rest(reader)
     return CreateChannel(name, parameters, period_s, retain_s, body, body_start, if_not_exists)
-
-
-def _duration_s(reader: TokenReader) -> float:
-    number = reader.take()
-    if number.kind != "number" or float(number.text) <= 0:
-        raise reader.expected("a number above 0", number)
-    unit = reader.take()
-    factor = UNITS_S.get(unit.upper.removesuffix("S"))
-    if factor is None:
-        raise reader.expected("SECONDS, MINUTES, HOURS or DAYS", unit)
-    return float(number.text) * factor
 
 
 def _subscribe(reader: TokenReader) -> Subscribe:
@@ -367,32 +430,12 @@ def _call(reader: TokenReader) -> tuple[Token, tuple[Scalar, ...], dict[str, Sca
             reader.index += 2
             if token.text in named:
                 raise reader.refuse(token, f"{token.text!r} is given twice")
-            named[token.text] = _literal(reader)
+            named[token.text] = read_value(reader)
         else:
-            positional.append(_literal(reader))
+            positional.append(read_value(reader))
     if positional and named:
         raise reader.refuse(channel, "give all arguments by position or all by name")
     return channel, tuple(positional), named
-
-
-def _literal(reader: TokenReader) -> Scalar:
-    token = reader.take()
-    sign = 1
-    if token.text in ("-", "+"):
-        sign = -1 if token.text == "-" else 1
-        token = reader.take()
-        if token.kind != "number":
-            raise reader.expected("a number", token)
-    match token.kind, token.upper:
-        case "string", _:
-            return string_value(token)
-        case "number", text:
-            return sign * (int(text) if text.isdigit() else float(text))
-        case "word", "TRUE" | "FALSE":
-            return token.upper == "TRUE"
-        case "word", "NULL":
-            return None
-    raise reader.expected("a value (a number, true, false, null or a quoted string)", token)
 
 
 def _drop(reader: TokenReader) -> Drop:
@@ -407,27 +450,3 @@ def _drop(reader: TokenReader) -> Drop:
         raise reader.refuse(reader.next, "only a broker is dropped together with its subscriptions")
     reader.skip("CASCADE")
     return Drop(kind.upper, name.text, if_exists, cascade)
-
-
-def _put(reader: TokenReader) -> Put:
-    upsert = reader.take().upper == "UPSERT"
-    reader.need("INTO")
-    dataset = reader.need_name("the dataset's name")
-    columns: list[str] | None = None
-    if reader.skip("("):
-        columns = [reader.need_name("a field").text]
-        while reader.skip(","):
-            columns.append(reader.need_name("a field").text)
-        reader.need(")")
-    reader.need("VALUES")
-    rows: list[tuple[Scalar, ...]] = []
-    while not rows or reader.skip(","):
-        row_start = reader.need("(")
-        row = [_literal(reader)]
-        while reader.skip(","):
-            row.append(_literal(reader))
-        reader.need(")")
-        if columns is not None and len(row) != len(columns):
-            raise StatementError(reader.text, row_start.start, f"{len(row)} values for {len(columns)} fields")
-        rows.append(tuple(row))
-    return Put(dataset.text, None if columns is None else tuple(columns), tuple(rows), upsert, dataset.start)

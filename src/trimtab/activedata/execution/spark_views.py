@@ -11,8 +11,10 @@ import msgspec
 
 from trimtab.activedata.definitions.fields import Field, Scalar, arrow_type, stored
 from trimtab.activedata.execution.channel_queries import parameter_column
+from trimtab.activedata.execution.dataset_frames import base_frame, with_changes
 from trimtab.activedata.execution.spark import SparkSettings, start_spark, stop_spark
 from trimtab.activedata.execution.spark_errors import is_spark_gone
+from trimtab.activedata.storage.dataset_table import DatasetTable
 from trimtab.activedata.storage.delta_tables import DeltaStore
 
 if TYPE_CHECKING:
@@ -127,8 +129,21 @@ class SparkViews:
             if rows_count <= LOCAL_ROWS_COUNT:
                 table = store.read(columns=store.schema.names)
                 self._replace(name, version, self.session.createDataFrame(table), False)
+            elif isinstance(store, DatasetTable):
+                self._show_dataset(name, version, store, rows_count <= CACHED_ROWS_COUNT)
             else:
                 self._replace(name, version, self._over_files(store, files), rows_count <= CACHED_ROWS_COUNT)
+
+    def _show_dataset(self, name: str, version: object, store: DatasetTable, cached: bool) -> None:
+        """Show a dataset; what is cached of its base stays so while changes stand beside it."""
+        snapshot = store.snapshot()
+        base_name = f"_base_{name}"
+        known = self._views.get(base_name)
+        base_version = (str(store.path), snapshot.base)
+        if known is None or known.version != base_version:
+            self._replace(base_name, base_version, base_frame(self.session, store, snapshot.base), cached)
+        base = self.session.table(f"`{base_name}`")
+        self._replace(name, version, with_changes(self.session, base, store, snapshot), False)
 
     def _over_files(self, store: DeltaStore, files: list[str]) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -155,6 +170,8 @@ class SparkViews:
     def hide(self, name: str) -> None:
         """Remove a view."""
         with self.lock:
+            if f"_base_{name}" in self._views:
+                self.hide(f"_base_{name}")
             old = self._views.pop(name, None)
             if old is not None:
                 self.session.catalog.dropTempView(name)

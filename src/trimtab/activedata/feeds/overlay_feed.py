@@ -98,7 +98,7 @@ class OverlayFeed:
             except ValueMistake as error:
                 bad.append((each, str(error)))
         marks: dict[str, int] = {}
-        if not self._dataset.entry.active:
+        if self._dataset.keys is None:
             known = self._positions(self._dataset.store.mark, publications)
             good = [(row, each) for row, each in good if each.sequence > known[self._mark(each)]]
             marks = self._newest([each for _, each in good])

@@ -10,6 +10,7 @@ counts for people, reach the disk with the next change that waits for it (`lazil
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,7 @@ from trimtab.activedata.storage.catalog_entries import (
     BrokerEntry,
     ChannelEntry,
     DatasetEntry,
+    DatasetOptions,
     FeedEntry,
     SubscriptionEntry,
 )
@@ -33,7 +35,7 @@ from trimtab.activedata.storage.catalog_entries import (
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS datasets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, fields TEXT NOT NULL,
-    key TEXT NOT NULL, active INTEGER NOT NULL);
+    key TEXT NOT NULL, active INTEGER NOT NULL, options TEXT NOT NULL DEFAULT '{}');
 CREATE TABLE IF NOT EXISTS feeds (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE,
     dataset TEXT NOT NULL COLLATE NOCASE, source TEXT NOT NULL, running INTEGER NOT NULL DEFAULT 0,
@@ -41,9 +43,6 @@ CREATE TABLE IF NOT EXISTS feeds (
     repeated INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0, error TEXT);
 CREATE TABLE IF NOT EXISTS offsets (
     feed INTEGER NOT NULL, source TEXT NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (feed, source)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS keys (
-    dataset INTEGER NOT NULL, key BLOB NOT NULL, content BLOB NOT NULL, sequence INTEGER NOT NULL,
-    PRIMARY KEY (dataset, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS channels (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, parameters TEXT NOT NULL,
     period_s REAL, retain_s REAL NOT NULL, body TEXT NOT NULL, driver TEXT NOT NULL COLLATE NOCASE,
@@ -64,6 +63,9 @@ CREATE TABLE IF NOT EXISTS acknowledged (name TEXT PRIMARY KEY, version INTEGER 
 """
 
 
+FORMAT: Final = 2
+"""The format of the directory: 1 kept the keys of active datasets in this file, and had no changes beside a base."""
+
 SEEN_WRITTEN_EVERY_S: Final = 5.0
 
 
@@ -79,7 +81,9 @@ class Catalog:
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
+            self._check_format()
             self._connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA} COMMIT")
+            self._migrate()
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
             found = str(error)
@@ -97,6 +101,31 @@ class Catalog:
         except ValueError as error:
             self.close()
             raise self._damaged(str(error)) from None
+
+    def _check_format(self) -> None:
+        (found,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if found > FORMAT:
+            self._connection.close()
+            raise StorageError(
+                f"{self._path}: the directory has format {found}, and this version of Trimtab knows formats up to "
+                f"{FORMAT}: use the version that wrote it; nothing was changed"
+            )
+
+    def _migrate(self) -> None:
+        """Bring a catalog of format 1 forward; its tables follow when they are opened."""
+        if self._connection.execute("PRAGMA user_version").fetchone()[0] == FORMAT:
+            return
+        columns = [row[1] for row in self._connection.execute("PRAGMA table_info(datasets)")]
+        self._connection.execute("BEGIN IMMEDIATE")
+        if "options" not in columns:
+            self._connection.execute("ALTER TABLE datasets ADD COLUMN options TEXT NOT NULL DEFAULT '{}'")
+        for id_, key in self._connection.execute("SELECT id, key FROM datasets").fetchall():
+            if not key.startswith("["):
+                values = (json.dumps([key]), msgspec.json.encode(DatasetOptions(_drawn_seed())).decode(), id_)
+                self._connection.execute("UPDATE datasets SET key = ?, options = ? WHERE id = ?", values)
+        self._connection.execute("DROP TABLE IF EXISTS keys")
+        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+        self._connection.execute("COMMIT")
 
     def _damaged(self, problem: str) -> StorageError:
         return StorageError(
@@ -136,21 +165,51 @@ class Catalog:
 
     # Datasets
 
-    def add_dataset(self, name: str, fields: tuple[Field, ...], key: str, active: bool) -> DatasetEntry:
+    def add_dataset(
+        self,
+        name: str,
+        fields: tuple[Field, ...],
+        keys: tuple[str, ...],
+        active: bool,
+        options: DatasetOptions = DatasetOptions(),  # noqa: B008 (frozen)
+    ) -> DatasetEntry:
         """Define a dataset."""
+        options = msgspec.structs.replace(options, seed=_drawn_seed())
         with self._changing() as connection:
             cursor = connection.execute(
-                "INSERT INTO datasets (name, fields, key, active) VALUES (?, ?, ?, ?)",
-                (name, msgspec.json.encode(fields).decode(), key, active),
+                "INSERT INTO datasets (name, fields, key, active, options) VALUES (?, ?, ?, ?, ?)",
+                (
+                    name,
+                    msgspec.json.encode(fields).decode(),
+                    json.dumps(keys),
+                    active,
+                    msgspec.json.encode(options).decode(),
+                ),
             )
-            return DatasetEntry(cursor.lastrowid or 0, name, fields, key, active)
+            return DatasetEntry(cursor.lastrowid or 0, name, fields, keys, active, options)
+
+    def change_dataset(self, entry: DatasetEntry) -> DatasetEntry:
+        """Remember a dataset's definition with further fields or other options."""
+        with self._changing() as connection:
+            connection.execute(
+                "UPDATE datasets SET fields = ?, options = ? WHERE id = ?",
+                (msgspec.json.encode(entry.fields).decode(), msgspec.json.encode(entry.options).decode(), entry.id),
+            )
+        return entry
 
     def datasets(self) -> list[DatasetEntry]:
         """All datasets."""
-        rows = self._rows("SELECT id, name, fields, key, active FROM datasets ORDER BY id")
+        rows = self._rows("SELECT id, name, fields, key, active, options FROM datasets ORDER BY id")
         return [
-            DatasetEntry(int(str(i)), str(n), msgspec.json.decode(str(f), type=tuple[Field, ...]), str(k), bool(a))
-            for i, n, f, k, a in rows
+            DatasetEntry(
+                int(str(i)),
+                str(n),
+                msgspec.json.decode(str(f), type=tuple[Field, ...]),
+                msgspec.json.decode(str(k), type=tuple[str, ...]),
+                bool(a),
+                msgspec.json.decode(str(o), type=DatasetOptions),
+            )
+            for i, n, f, k, a, o in rows
         ]
 
     def dataset(self, name: str) -> DatasetEntry:
@@ -247,29 +306,6 @@ class Catalog:
                 connection.execute("DELETE FROM notes WHERE kind = ? AND id = ?", (kind, entry_id))
             else:
                 connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (kind, entry_id, text))
-
-    # Keys of active datasets
-
-    def known_keys(self, dataset_id: int, keys: list[bytes]) -> dict[bytes, bytes]:
-        """The keys among these that the dataset has, with the digests of their records."""
-        found: dict[bytes, bytes] = {}
-        for start in range(0, len(keys), 500):
-            part = keys[start : start + 500]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT key, content FROM keys WHERE dataset = ? AND key IN ({marks})"
-            found.update(self._rows(query, dataset_id, *part))  # type: ignore[arg-type]
-        return found
-
-    def add_keys(self, dataset_id: int, rows: Iterable[tuple[bytes, bytes, int]]) -> None:
-        """Remember keys with their records' digests and sequence numbers."""
-        with self._changing(lazily=True) as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO keys VALUES (?, ?, ?, ?)", ((dataset_id, *row) for row in rows)
-            )
-
-    def last_key_sequence(self, dataset_id: int) -> int:
-        """The highest sequence number whose key is known."""
-        return int(str(self._rows("SELECT coalesce(max(sequence), 0) FROM keys WHERE dataset = ?", dataset_id)[0][0]))
 
     # Channels
 
@@ -457,7 +493,6 @@ class Catalog:
             match kind:
                 case "DATASET":
                     connection.execute("DELETE FROM datasets WHERE id = ?", (entry_id,))
-                    connection.execute("DELETE FROM keys WHERE dataset = ?", (entry_id,))
                 case "FEED":
                     connection.execute("DELETE FROM feeds WHERE id = ?", (entry_id,))
                     connection.execute("DELETE FROM offsets WHERE feed = ?", (entry_id,))
@@ -468,6 +503,10 @@ class Catalog:
                     connection.execute("DELETE FROM brokers WHERE id = ?", (entry_id,))
                 case _:
                     raise ActiveDataError(f"nothing of the kind {kind} can be dropped")
+
+
+def _drawn_seed() -> int:
+    return int.from_bytes(os.urandom(8))
 
 
 def _subscription(row: tuple[object, ...]) -> SubscriptionEntry:

@@ -8,14 +8,29 @@ from trimtab.activedata.definitions.fields import Field, Scalar
 from trimtab.activedata.definitions.statements import Source
 
 
+class DatasetOptions(msgspec.Struct, frozen=True):
+    """How a dataset is kept: for how long (by a field, or by when it came), in which partitions."""
+
+    seed: int = 0
+    retain_s: float | None = None
+    retain_by: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+
 class DatasetEntry(msgspec.Struct, frozen=True):
     """A dataset as it was defined."""
 
     id: int
     name: str
     fields: tuple[Field, ...]
-    key: str
+    keys: tuple[str, ...]
     active: bool
+    options: DatasetOptions = DatasetOptions()
+
+    @property
+    def seed(self) -> int:
+        """What fingerprints of its keys begin with; nobody outside knows it."""
+        return self.options.seed
 
 
 class FeedEntry(msgspec.Struct, frozen=True):

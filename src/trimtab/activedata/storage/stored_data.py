@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 from pathlib import Path
 
 from trimtab.activedata.errors import ActiveDataError, StorageError
@@ -43,6 +44,7 @@ class StoredData:
             self.datasets: dict[str, StoredDataset] = {}
             for entry in self.catalog.datasets():
                 self.open_dataset(entry)
+            self.remove_dropped()
         except ActiveDataError:
             self.catalog.close()
             raise
@@ -63,6 +65,13 @@ class StoredData:
         dataset = StoredDataset(entry, self._directory / "datasets" / f"{entry.name}-{entry.id}", self.catalog)
         self.datasets[entry.name.lower()] = dataset
         return dataset
+
+    def remove_dropped(self) -> None:
+        """Remove the files of datasets that the catalog does not know any more; also those that a crash left."""
+        known = {dataset.directory.name for dataset in self.datasets.values()}
+        for folder in (*self._directory.glob("datasets/*"), *self._directory.glob("keys/*")):
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """Let another process open the directory."""

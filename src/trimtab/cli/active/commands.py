@@ -1,4 +1,4 @@
-"""The commands of active data: start, run, sql, feed, status."""
+"""The commands of active data: start, run, sql, feed, status, backup, restore."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from trimtab.cli.active.backup_commands import backup, restore
 from trimtab.cli.active.emergency import scenario
 from trimtab.cli.active.service import ActiveService, RefusedRequest
 from trimtab.cli.input_lines import STDIN, printable, refuse
@@ -31,6 +32,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 
 app.command()(scenario)
+app.command()(backup)
+app.command()(restore)
 
 
 @app.callback()
