@@ -38,7 +38,7 @@ def test_all_types_are_stored_and_come_back(active: ActiveData) -> None:
         "CREATE FEED t INTO T FROM HTTP; START FEED t;"
         "INSERT INTO T VALUES (1, '2026-05-01', 12.5, ['a', null], {x: 1, at: '2026-05-01T10:00:00Z'}, [{n: 1}])"
     )
-    good = {"k": 1, "day": "2026-05-02", "price": "3.10", "tags": [], "place": {"x": None}}
+    good: dict[str, Any] = {"k": 1, "day": "2026-05-02", "price": "3.10", "tags": [], "place": {"x": None}}
     answer = active.feed("t", [good, {**good, "price": 1.001}, {**good, "day": "2026-5-2"}, {**good, "tags": [1]}])
     assert (answer.accepted, answer.rejected) == (1, 3)
     assert active.feed("t", [good]).repeated == 1

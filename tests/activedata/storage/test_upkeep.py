@@ -10,7 +10,7 @@ import pytest
 
 from trimtab.activedata.definitions.fields import Field
 from trimtab.activedata.errors import StorageError
-from trimtab.activedata.storage import dataset_table
+from trimtab.activedata.storage import dataset_table, parquet_files
 from trimtab.activedata.storage.backup import back_up, restore
 from trimtab.activedata.storage.catalog_entries import DatasetOptions
 from trimtab.activedata.storage.datasets import StoredDataset
@@ -92,7 +92,7 @@ def test_a_base_that_is_written_anew_while_it_is_compacted_stays_whole(
     dataset = opened(stored, active=True)
     for number in range(5):
         dataset.take([(f"r{number}", number)])
-    write = dataset_table.write_file
+    write = parquet_files.write_file
 
     def write_late(*arguments: object) -> object:
         monkeypatch.setattr(dataset_table, "write_file", write)

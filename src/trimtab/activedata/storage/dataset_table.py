@@ -166,7 +166,7 @@ class DatasetTable(DeltaStore):
             return self._dataset[1]
 
     def _known_of(self, file: TableFile) -> Expression:
-        """What holds for all rows of a file: between which numbers and keys they lie, and of which partition they are."""
+        """What holds for all rows of a file: the ranges of their numbers and keys, and their partition."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
