@@ -39,7 +39,8 @@ def test_all_types_are_stored_and_come_back(active: ActiveData) -> None:
         "INSERT INTO T VALUES (1, '2026-05-01', 12.5, ['a', null], {x: 1, at: '2026-05-01T10:00:00Z'}, [{n: 1}])"
     )
     good: dict[str, Any] = {"k": 1, "day": "2026-05-02", "price": "3.10", "tags": [], "place": {"x": None}}
-    answer = active.feed("t", [good, {**good, "price": 1.001}, {**good, "day": "2026-5-2"}, {**good, "tags": [1]}])
+    wrong: list[dict[str, Any]] = [{"price": 1.001}, {"day": "2026-5-2"}, {"tags": [1]}]
+    answer = active.feed("t", [good, *({**good, **each} for each in wrong)])
     assert (answer.accepted, answer.rejected) == (1, 3)
     assert active.feed("t", [good]).repeated == 1
     reasons = [row["reason"] for row in rows(active, "SELECT reason FROM dead_letters")]
