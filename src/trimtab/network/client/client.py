@@ -13,7 +13,7 @@ import msgspec
 
 from trimtab.client.config import ClientConfig
 from trimtab.client.gaps import ANSWERS_WITHIN_S
-from trimtab.client.move_log import MoveLog
+from trimtab.client.moves import MoveLog
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter, LimitError, Publication, Value
 from trimtab.network.admin.status import ask_place
