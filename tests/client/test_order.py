@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab.client import delivered_numbers
 from trimtab.client.config import ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter
@@ -71,5 +70,5 @@ def test_a_client_may_take_any_order_whatever_is_promised() -> None:
 
 
 def test_only_the_latest_numbers_of_a_publisher_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivered_numbers, "REMEMBERED_MAX_COUNT", 2)
+    monkeypatch.setattr("trimtab.client.deliveries.REMEMBERED_MAX_COUNT", 2)
     assert Subscriber("any").gets(1, 2, 3, 3, 2, 1) == [1, 2, 3, 1]

@@ -17,7 +17,7 @@ from trimtab.network.admin.status import ask_status
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
-from trimtab.network.server.log_folder import log_files
+from trimtab.network.server.publication_log import log_files
 
 WITHIN_S = 60.0
 

@@ -26,8 +26,7 @@ from trimtab.broker.log.log_contents import (
 )
 from trimtab.broker.log.log_format import BLOCK_BYTES, framed, header, scan
 from trimtab.network.loops import run as run_loop
-from trimtab.network.server.log_folder import log_files
-from trimtab.network.server.publication_log import PublicationLog, PublicationLogError
+from trimtab.network.server.publication_log import PublicationLog, PublicationLogError, log_files
 from trimtab.protocol.codec import encode_filter
 from trimtab.protocol.effects import Append
 from trimtab.protocol.messages import ClientRecord, Guard, KnownSubscription, Publish

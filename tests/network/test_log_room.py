@@ -14,8 +14,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
 from trimtab.network.loops import run as run_loop
 from trimtab.network.server import publication_log
-from trimtab.network.server.log_folder import log_files
-from trimtab.network.server.publication_log import PublicationLog
+from trimtab.network.server.publication_log import PublicationLog, log_files
 from trimtab.protocol.effects import Append, Forget
 from trimtab.protocol.events import Connected, RoomChanged, Step
 from trimtab.protocol.frames import Hello, Payload

@@ -13,7 +13,7 @@ import trimtab
 from trimtab import Network
 from trimtab.cli.main import app
 from trimtab.network.admin.local_network import plan_text
-from trimtab.network.server.program_files import are_unchanged, loaded_files
+from trimtab.network.server.ending import are_unchanged, loaded_files
 
 
 def restart(file: Path) -> Result:

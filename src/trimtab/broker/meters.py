@@ -6,12 +6,18 @@ The simulation tells modelled delays and sizes, the network measured ones; the m
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from trimtab.broker.peers import Counters
 from trimtab.load.indices import LoadIndices, input_utilization_ratio, output_utilization_ratio
 from trimtab.protocol.events import LoadMeasured, PublicationSizes
 from trimtab.protocol.messages import Publish
+from trimtab.protocol.records import LoadRecord
+
+if TYPE_CHECKING:
+    from trimtab.broker.core import Broker
 
 
 class MeterConfig(msgspec.Struct, frozen=True):
@@ -177,4 +183,27 @@ class Meters:
             output_queue_count=output_count,
             output_queue_delay_s=self._output_delay_s if output_count else 0.0,
             memory_bytes=self.memory_bytes,
+        )
+
+
+class LoadRecords:
+    """Makes the records of one broker, in either world."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._counted = Counters()
+
+    def take(self, now_s: float, load: LoadIndices) -> LoadRecord:
+        """The record of this moment."""
+        broker, counters = self._broker, msgspec.structs.asdict(self._broker.counters)
+        before = msgspec.structs.asdict(self._counted)
+        self._counted = Counters(**counters)
+        return LoadRecord(
+            time_s=now_s,
+            broker=broker.name,
+            **msgspec.structs.asdict(load),
+            advertisements_count=len(broker.tables.advertisements),
+            subscriptions_count=len(broker.tables.subscriptions),
+            clients_count=sum(peer.role == "client" for peer in broker.peers.values()),
+            **{name: count - before[name] for name, count in counters.items()},
         )

@@ -6,10 +6,10 @@ been delivered before. Where a broker's greeting promises no order, the numbers 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from trimtab.client.channels import OwnChannels
-from trimtab.client.delivered_numbers import DeliveredNumbers
 from trimtab.client.filters import OwnFilters
 from trimtab.client.gaps import Gaps
 from trimtab.client.requirements import Requirements
@@ -84,3 +84,41 @@ class Deliveries:
         for gap in gaps if self.is_owed else ():
             effects += self.gaps.heard(gap, now_s, before)
         return effects
+
+
+REMEMBERED_MAX_COUNT: Final = 10_000
+"""So many numbers of each publisher, of all its sessions, are remembered, the latest; more than overtake each other."""
+
+
+class DeliveredNumbers:
+    """The numbers delivered, by publisher and its session; at first all up to the last of each publisher.
+
+    With a promised order the number of a publisher's last publication says it. While a broker is replaced
+    incrementally, or an assistant shares its load without re-ordering, publications overtake each other.
+
+    >>> numbers = DeliveredNumbers({"alice": ("1", 7)})
+    >>> numbers.has("alice", "1", 7), numbers.has("alice", "1", 8), numbers.has("alice", "2", 1)
+    (True, False, False)
+    >>> numbers.add("alice", "1", 9)
+    >>> numbers.has("alice", "1", 9), numbers.has("alice", "1", 8)
+    (True, False)
+    """
+
+    def __init__(self, last_delivered: Mapping[str, tuple[str, int]]) -> None:
+        self._until = dict(last_delivered)
+        self._numbers: dict[str, dict[tuple[str, int], None]] = {}
+        """By publisher: sessions and numbers, in the order in which they were delivered."""
+
+    def has(self, publisher: str, session: str, number: int) -> bool:
+        """Whether a publication was delivered."""
+        if (session, number) in self._numbers.get(publisher, ()):
+            return True
+        until = self._until.get(publisher)
+        return until is not None and number <= until[1] and session == until[0]
+
+    def add(self, publisher: str, session: str, number: int) -> None:
+        """A publication is delivered."""
+        numbers = self._numbers.setdefault(publisher, {})
+        numbers[session, number] = None
+        if len(numbers) > REMEMBERED_MAX_COUNT:
+            del numbers[next(iter(numbers))]

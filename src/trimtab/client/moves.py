@@ -22,6 +22,7 @@ from trimtab.protocol.messages import (
     Stranded,
     Swept,
 )
+from trimtab.protocol.records import MoveRecord
 
 if TYPE_CHECKING:
     from trimtab.client.session import ClientSession
@@ -108,7 +109,7 @@ class ClientMoves:
         requirements = session.deliveries.requirements
         wanted = [KnownSubscription(id, filter, requirements.of(id)) for id, filter in session.subscriptions.items()]
         announced = [KnownAdvertisement(id, filter) for id, filter in session.advertisements.items()]
-        move.ask(wanted, announced, now_s, session.accepted_until, session.version_of(move.broker))
+        move.ask(wanted, announced, now_s, session.accepted_until, session.known_brokers.version_of(move.broker))
 
     def ask_to_stay(self, move: Move, reason: str, now_s: float) -> None:
         """Ask the old broker to burn the stay; it knows whether that is too late."""
@@ -214,3 +215,26 @@ class ClientMoves:
                 return self._undo(move, f"{move.broker} {problem}", now_s)
             self.ask_to_stay(move, f"the move to {move.broker} took too long", now_s)
         return []
+
+
+class MoveLog:
+    """Turns the effects of one session into records, one for each move that has ended or could not begin."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._began: tuple[float, str, str] | None = None
+        """Of the move under way: since when, from where, and why."""
+
+    def note(self, effect: Open | Moved | NotMoved, now_s: float) -> MoveRecord | None:
+        """Take in an effect at the moment when it is carried out; returns the record that is complete now."""
+        session = self._session
+        if isinstance(effect, Open):
+            self._began = (now_s, session.broker, effect.cause)
+            return None
+        begin_s, from_broker, cause = now_s, session.broker, ""
+        if self._began is not None and not session.is_moving:
+            (begin_s, from_broker, cause), self._began = self._began, None
+        way = (session.name, from_broker, effect.broker)
+        if isinstance(effect, Moved):
+            return MoveRecord(begin_s, now_s, *way, cause, "moved", "", effect.waited_s)
+        return MoveRecord(begin_s, now_s, *way, cause, "stayed", effect.reason)

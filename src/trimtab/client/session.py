@@ -15,7 +15,7 @@ import msgspec
 from trimtab.client.channels import OwnChannels
 from trimtab.client.config import ClientConfig
 from trimtab.client.deliveries import Deliveries
-from trimtab.client.known_epochs import KnownEpochs
+from trimtab.client.known_brokers import KnownBrokers
 from trimtab.client.moves import ClientMoves
 from trimtab.client.withdrawals import EndedAdvertisements
 from trimtab.language import Filter, LanguageError, Publication, Value
@@ -61,7 +61,7 @@ from trimtab.protocol.messages import (
     WireValue,
     is_control,
 )
-from trimtab.protocol.versions import OPEN_ADVERTISEMENTS, common_version
+from trimtab.protocol.versions import OPEN_ADVERTISEMENTS
 
 
 class WindowFull(Exception):
@@ -81,9 +81,7 @@ class ClientSession:
         self.link = config.new_link()
         self.broker = ""
         self.broker_session = ""
-        self._epochs = KnownEpochs()
-        self._versions: dict[str, int] = {}
-        """The version of the protocol that is spoken with each broker."""
+        self.known_brokers = KnownBrokers()
         self.stay = 1
         """The number of the stay at the present broker."""
         self._next_id = 1
@@ -146,11 +144,7 @@ class ClientSession:
     @property
     def knows_open_advertisements(self) -> bool:
         """Whether the present broker does; one that does not is told the attributes that they name, and no others."""
-        return self.version_of(self.broker) >= OPEN_ADVERTISEMENTS
-
-    def version_of(self, broker: str) -> int:
-        """The version of the protocol that is spoken with a broker."""
-        return self._versions.get(broker, VERSION)
+        return self.known_brokers.version_of(self.broker) >= OPEN_ADVERTISEMENTS
 
     @property
     def late_counts(self) -> dict[str, int]:
@@ -253,8 +247,7 @@ class ClientSession:
             case Received(peer=peer, frame=frame):
                 return self.receive(peer, frame, now_s)
             case Connected(peer=peer, hello=hello):
-                self._epochs.learn(peer, hello.epoch)
-                self._versions[peer] = common_version(hello, VERSION)
+                self.known_brokers.greeted(peer, hello)
                 if hello.order == "any":
                     self.deliveries.expect_any_order()
                 move = self.moves.current
@@ -293,7 +286,7 @@ class ClientSession:
             link.expects,
             session,
             version_min=VERSION_MIN,
-            granted=self._epochs.of(broker or self.broker),
+            granted=self.known_brokers.epoch_of(broker or self.broker),
             stay=stay,
             burned=self.moves.burned,
         )

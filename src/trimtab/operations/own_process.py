@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -112,3 +113,14 @@ class ActiveProcess(OwnProcess):
         except OSError as error:
             raise OwnProcessError(f"no answer of active data to {method} {path}: {error}") from None
         return said
+
+
+def allow_open_files() -> int:
+    """Raise the limit as far as that is allowed, for processes that are started from here, too; what it is then.
+
+    >>> allow_open_files() > 100
+    True
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

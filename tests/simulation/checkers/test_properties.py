@@ -2,12 +2,12 @@
 
 import pytest
 
-from trimtab.simulation.checkers.ordering import ordering_degree_ratio
 from trimtab.simulation.checkers.properties import (
     PropertyViolation,
     PublicationKey,
     Reception,
     check_properties,
+    ordering_degree_ratio,
     repeated_deliveries,
 )
 

@@ -111,7 +111,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
     """
     import logging
 
-    from trimtab.cli.network.process_end import serve_to_the_end
+    from trimtab.cli.network.restart import serve_to_the_end
     from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
     from trimtab.network.server.publication_log import PublicationLogError
     from trimtab.network.server.state_file import StateFileError

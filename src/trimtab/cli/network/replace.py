@@ -89,7 +89,7 @@ def standby(
     import logging
     import os
 
-    from trimtab.cli.network.process_end import serve_to_the_end
+    from trimtab.cli.network.restart import serve_to_the_end
     from trimtab.network.failover.stand_by import StandBy
     from trimtab.network.links.address import Address
     from trimtab.network.loops import run

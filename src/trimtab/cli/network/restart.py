@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -9,6 +11,9 @@ import typer
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
+    from trimtab.network.failover.replication_settings import ReplicaOrder
+    from trimtab.network.server.ending import Ending
+
     pass
 
 LOOK_AGAIN_AFTER_S: Final = 0.05
@@ -51,3 +56,23 @@ def restart(
             typer.echo(printable(str(problem)), err=True)
             raise typer.Exit(1) from None
         typer.echo(f"{name} began again and is healthy after {took_s:.1f} s")
+
+
+def serve_to_the_end(
+    serve: Callable[[ReplicaOrder | None], Ending], order: ReplicaOrder | None, network: str, options: Sequence[str]
+) -> None:
+    """Serve one incarnation after the other, as long as each wants to begin again.
+
+    The next one begins in the program as it is loaded, which takes no time, unless the program on the disk has changed:
+    then the process loads that, with the network file and these options.
+    """
+    from trimtab.network.server.ending import LEFT_EXIT_CODE, are_unchanged, command_of, loaded_files
+
+    files = loaded_files()
+    while (ending := serve(order)).how == "begins again":
+        order = ending.order
+        if not are_unchanged(files):
+            command = command_of(ending, network, options)
+            os.execv(command[0], command)
+    if ending.how == "left":
+        raise typer.Exit(LEFT_EXIT_CODE)

@@ -18,7 +18,7 @@ import msgspec
 from trimtab.lab.bench.workloads import WorkloadName, open_workload
 from trimtab.matching import Matcher
 from trimtab.matching.engines import Engine
-from trimtab.network.server.process_memory import resident_bytes
+from trimtab.network.server.process_meters import resident_bytes
 
 _WARM_UP_FILTERS_COUNT = 2_000
 _BATCH_COUNT = 64

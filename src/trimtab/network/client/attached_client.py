@@ -12,7 +12,7 @@ from typing import Final
 
 from trimtab.client.config import ClientConfig
 from trimtab.client.gaps import ANSWERS_WITHIN_S
-from trimtab.client.move_log import MoveLog
+from trimtab.client.moves import MoveLog
 from trimtab.client.own_advertisements import OwnAdvertisements
 from trimtab.client.session import ClientSession
 from trimtab.network.client.errors import ClientError, ForgottenError, RefusedError

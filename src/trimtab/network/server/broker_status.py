@@ -11,7 +11,7 @@ import msgspec
 
 from trimtab.broker.core import Broker
 from trimtab.load.indices import LoadIndices
-from trimtab.network.server.process_memory import resident_bytes
+from trimtab.network.server.process_meters import resident_bytes
 from trimtab.network.server.publication_log import PublicationLog
 from trimtab.protocol.frames import AgentStatus, BrokerStatus, ChannelsStatus, DrainStatus, FailureStatus, PeerStatus
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from trimtab.broker.log.log_contents import Damage, LogContents, PublicationLogError
-from trimtab.network.server.log_folder import files_set_aside, log_files
+from trimtab.network.server.publication_log import files_set_aside, log_files
 
 
 class FileReport(msgspec.Struct, frozen=True):

@@ -5,13 +5,15 @@ Nothing is modelled, except that a broker that keeps to a configured processor t
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import Final
 
 from trimtab.broker.core import Broker
 from trimtab.load.queue_delay import QueueDelay
 from trimtab.network.clock import now_s
 from trimtab.network.server.capacity import Capacity
-from trimtab.network.server.process_memory import resident_bytes
 from trimtab.protocol.events import LoadMeasured
 from trimtab.protocol.frames import Ack, Payload
 
@@ -96,3 +98,19 @@ class ProcessMeters:
         Load is estimated in proportion to subscriptions, and the program itself is not.
         """
         return max(resident_bytes()[0] - self._begun_bytes, 0)
+
+
+def resident_bytes() -> tuple[int, str]:
+    """The memory that this process holds, and how that was found out.
+
+    >>> resident_bytes()[0] > 1_000_000
+    True
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        import resource
+
+        unit_bytes = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit_bytes, "growth of peak resident memory"
+    return pages * os.sysconf("SC_PAGE_SIZE"), "growth of resident memory"

@@ -22,6 +22,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,7 +32,6 @@ from typing import Final
 from trimtab.broker.log.log_book import FILE_MAX_BYTES, LogBook, LogFile
 from trimtab.broker.log.log_contents import FileContents, LogContents, PublicationLogError
 from trimtab.broker.log.log_format import MARK_BYTES
-from trimtab.network.server.log_folder import DAMAGED_SUFFIX, log_files, next_number
 from trimtab.protocol.effects import Append, Forget
 from trimtab.protocol.messages import ClientRecord, Publish
 
@@ -407,3 +407,28 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+DAMAGED_SUFFIX: Final = ".damaged"
+"""Behind the name of a file that was found damaged: it is kept, and read no more."""
+
+_FILE_NAME: Final = re.compile(r"(\d{12})\.log(\.damaged.*)?")
+
+
+def log_files(folder: Path) -> list[Path]:
+    """The files of a log, the earliest first; raises OSError."""
+    return [folder / name for name in _names(folder) if not name.endswith(DAMAGED_SUFFIX) and name.endswith(".log")]
+
+
+def files_set_aside(folder: Path) -> list[Path]:
+    """Files that a start has found damaged; raises OSError."""
+    return [folder / name for name in _names(folder) if not name.endswith(".log")]
+
+
+def next_number(folder: Path) -> int:
+    """The number of a log's next file: above all, also of those that were set aside."""
+    return max((int(name[:12]) for name in _names(folder)), default=0) + 1
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir() if _FILE_NAME.fullmatch(each.name))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.core import Broker
-from trimtab.broker.load_records import LoadRecords
+from trimtab.broker.meters import LoadRecords
 from trimtab.load.indices import LoadIndices
 from trimtab.network.clock import now_s
 from trimtab.network.server.broker_status import status_of

@@ -25,8 +25,7 @@ from trimtab.operations.demonstration.channels import PEOPLE_COUNT, EmergencyCha
 from trimtab.operations.emergency.channel_account import ChannelCounts
 from trimtab.operations.load.live_load import LoadRun
 from trimtab.operations.load.load_report import LoadOptions, LoadReport
-from trimtab.operations.open_files import allow_open_files
-from trimtab.operations.own_process import ActiveProcess
+from trimtab.operations.own_process import ActiveProcess, allow_open_files
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.records import MoveRecord
 from trimtab.records.files import RecordFiles

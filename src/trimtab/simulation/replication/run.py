@@ -20,7 +20,7 @@ from trimtab.language import Filter
 from trimtab.protocol.effects import Assist, Deliver, Replace
 from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.checkers.deliveries import Violation
-from trimtab.simulation.checkers.ordering import ordering_degree_ratio
+from trimtab.simulation.checkers.properties import ordering_degree_ratio
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.replication.scenario import ReplicationScenario
 from trimtab.simulation.world.capacity import Capacity, matching_delay_s

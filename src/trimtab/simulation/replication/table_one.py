@@ -22,13 +22,13 @@ from trimtab.broker.replication.config import Assisting, Protocol, ReplicationCo
 from trimtab.language import Filter
 from trimtab.protocol.effects import Assist, Deliver
 from trimtab.protocol.link import LinkConfig
-from trimtab.simulation.checkers.ordering import ordering_degree_ratio
 from trimtab.simulation.checkers.properties import (
     PropertyName,
     PropertyViolation,
     PublicationKey,
     Reception,
     check_properties,
+    ordering_degree_ratio,
     repeated_deliveries,
 )
 from trimtab.simulation.checkers.rest import check_rest

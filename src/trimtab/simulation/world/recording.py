@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from trimtab.broker.load_records import LoadRecords
+from trimtab.broker.meters import LoadRecords
 from trimtab.client.session import ClientSession
 from trimtab.protocol.effects import Deliver, GapNotice
 from trimtab.protocol.records import AnyRecord, DeliveryRecord, GapRecord, MoveRecord, Recorder, as_record

@@ -13,7 +13,7 @@ from trimtab.lab.bench.plane.trimtab import RawSubscriber, TrimtabSystem, open_s
 from trimtab.language import Filter
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkOptions
-from trimtab.operations.open_files import allow_open_files
+from trimtab.operations.own_process import allow_open_files
 
 FILTERS_PER_CONNECTION_COUNT: Final = 5_000
 WARM_UP_FILTERS_COUNT: Final = 500
