@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.load.test_estimation import BROKER
+from trimtab.load.estimation import BrokerResources, LoadChange, after_change
 from trimtab.load.slope import SlopeMeter
 
 IDLE = msgspec.structs.replace(BROKER, input_rate_per_s=0.0, matching_delay_s=0.0, subscription_count=10)
@@ -25,6 +26,31 @@ def test_the_delay_told_is_that_of_the_present_number_of_subscriptions() -> None
     told = meter.with_slope(msgspec.structs.replace(BROKER, matching_delay_s=0.015, subscription_count=100), 45.0)
     assert told.matching_delay_slope_s == pytest.approx(0.015 / 75)
     assert told.matching_delay_s == pytest.approx(0.02)
+
+
+def test_the_slope_is_that_between_two_moments_which_differ_by_s_subscriptions() -> None:
+    """Sections 4.1.2 and 4.1.5: matching takes 1 ms and 0.1 ms for each subscription, memory 1 MB and 2 kB for each."""
+
+    def measured(count: int) -> BrokerResources:
+        return msgspec.structs.replace(
+            BROKER,
+            matching_delay_s=0.001 + 0.0001 * count,
+            subscription_count=count,
+            matching_memory_bytes=1e6 + 2_000.0 * count,
+        )
+
+    meter = SlopeMeter(window_s=10.0, least_change_count=20)
+    meter.saw(100, 0.0)
+    first = meter.with_slope(measured(100), 20.0)
+    assert first.matching_delay_slope_s == pytest.approx(0.00011), "proportional as long as nothing else is known"
+    meter.saw(119, 20.0)
+    assert meter.with_slope(measured(119), 40.0).matching_memory_slope_bytes is None
+    meter.saw(120, 40.0)
+    told = meter.with_slope(measured(120), 60.0)
+    assert told.matching_delay_slope_s == pytest.approx(0.0001)
+    assert told.matching_memory_slope_bytes == pytest.approx(2_000.0)
+    later = after_change(told, LoadChange(subscription_count=-60))
+    assert (later.matching_delay_s, later.matching_memory_bytes) == pytest.approx((0.007, 1_120_000.0))
 
 
 def test_a_broker_that_never_matched_goes_by_what_is_known_of_its_machine() -> None:

@@ -33,6 +33,7 @@ from trimtab.policies.api import (
     Reporting,
     Tell,
     Tracing,
+    TrafficTotals,
     Unlisten,
     Way,
     Woken,
@@ -166,6 +167,11 @@ class View:
     def meter_window_s(self) -> float:
         """Over how long rates and delays are means."""
         return self._broker.meters.config.window_s
+
+    def traffic(self) -> TrafficTotals:
+        """What has come and gone since the broker began."""
+        meters = self._broker.meters
+        return TrafficTotals(meters.arrived_count, meters.output_bytes)
 
     def address_of(self, broker: str) -> str:
         """Where clients find a broker."""

@@ -146,6 +146,10 @@ class Meters:
         """The usual size of a publication on the wire, as far as the world has told."""
         self._sizes_bytes: dict[str, int] = {}
         """Sizes by publisher, where the world has told that they differ."""
+        self.arrived_count = 0
+        """Publications that ever entered the input queue."""
+        self.output_bytes = 0.0
+        """What ever entered an output queue."""
 
     def _new_sum(self) -> WindowSum:
         return WindowSum(self.config.window_s, self.config.bucket_s)
@@ -153,6 +157,7 @@ class Meters:
     def arrived(self, now_s: float, count: int = 1) -> None:
         """Publications entered the input queue."""
         self._arrivals.add(count, now_s)
+        self.arrived_count += count
 
     def matched(self, matching_s: float, waited_s: float, now_s: float, count: int = 1) -> None:
         """Publications left the input queue after waiting and took so long, together, to match."""
@@ -163,6 +168,7 @@ class Meters:
     def queued_output(self, size_bytes: int, now_s: float) -> None:
         """A message of this size entered an output queue."""
         self._output_bytes.add(size_bytes, now_s)
+        self.output_bytes += size_bytes
 
     def sent(self, waited_s: float) -> None:
         """A message left an output queue after waiting so long."""

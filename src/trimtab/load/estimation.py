@@ -9,8 +9,9 @@ change is told as four numbers (subscriptions, input rate, input bytes, output b
 moves is the change of both.
 
 Deviations:
-- Where a broker has measured by how much one more subscription slows matching (the "slope" of section 4.1.2), that is
-  used; otherwise the delay is proportional to the number of subscriptions (equation 4.7).
+- Where a broker has measured by how much one more subscription slows matching, or how much memory it takes (the slopes
+  of sections 4.1.2 and 4.1.5), that is used; otherwise both are proportional to the number of subscriptions
+  (equations 4.7 and 4.15).
 - The processor's utilisation changes by as much as the input ratio does. Below 1 both are the same thing; a broker that
   works off a backlog is fully utilised although little arrives, and predicting the input ratio alone would hide that.
 - A broker that has matched nothing yet, and of whose machine nothing is known (`trimtab.load.slope`), tells no delay;
@@ -54,7 +55,9 @@ class BrokerResources(msgspec.Struct, frozen=True, kw_only=True):
     output_queue_bytes: float = 0.0
     """m_o"""
     matching_memory_bytes: float = 0.0
-    """m_m"""
+    """m_m: what subscriptions take, without the program itself."""
+    matching_memory_slope_bytes: float | None = None
+    """How much memory one more subscription takes, if that was measured."""
     memory_bytes: float | None = None
     """The memory that it has (m_t); None if that is no limit."""
 
@@ -134,9 +137,19 @@ def estimated_output_queue_bytes(queue_bytes: float, output_factor: float) -> fl
     return output_factor * queue_bytes
 
 
-def estimated_matching_memory_bytes(matching_memory_bytes: float, subscription_factor: float) -> float:
-    """The memory of the matching engine (m'_m, equation 4.15)."""
-    return subscription_factor * matching_memory_bytes
+def estimated_matching_memory_bytes(
+    matching_memory_bytes: float, subscription_count: int, change_count: int, slope_bytes: float | None = None
+) -> float:
+    """The memory of the matching engine with so many subscriptions more (m'_m, equation 4.15), or fewer.
+
+    >>> estimated_matching_memory_bytes(2_000.0, subscription_count=100, change_count=50)
+    3000.0
+    >>> estimated_matching_memory_bytes(2_000.0, subscription_count=100, change_count=50, slope_bytes=10.0)
+    2500.0
+    """
+    if slope_bytes is not None:
+        return max(matching_memory_bytes + slope_bytes * change_count, 0.0)
+    return _factor(subscription_count, change_count) * matching_memory_bytes
 
 
 def _factor(before: float, change: float) -> float:
@@ -178,7 +191,13 @@ def after_change(broker: BrokerResources, change: LoadChange) -> BrokerResources
         output_queue_bytes=estimated_output_queue_bytes(
             broker.output_queue_bytes, _factor(broker.output_rate_bytes_per_s, change.output_rate_bytes_per_s)
         ),
-        matching_memory_bytes=estimated_matching_memory_bytes(broker.matching_memory_bytes, subscription_factor),
+        matching_memory_bytes=estimated_matching_memory_bytes(
+            broker.matching_memory_bytes,
+            broker.subscription_count,
+            change.subscription_count,
+            broker.matching_memory_slope_bytes,
+        ),
+        matching_memory_slope_bytes=broker.matching_memory_slope_bytes,
         memory_bytes=broker.memory_bytes,
     )
 

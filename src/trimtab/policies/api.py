@@ -90,6 +90,10 @@ class Host(Protocol):
         """Over how long the rates and delays of `load` are means."""
         ...
 
+    def traffic(self) -> TrafficTotals:
+        """What has come and gone since the broker began; two readings tell the rates of the time between them."""
+        ...
+
     def address_of(self, broker: str) -> str:
         """Where clients find a broker, this one included; empty where the world knows it."""
         ...
@@ -97,6 +101,13 @@ class Host(Protocol):
     def objection_to_coming(self, publisher: str) -> str:
         """Why a publisher is not to be served by this broker, empty if no agent objects."""
         ...
+
+
+class TrafficTotals(msgspec.Struct, frozen=True):
+    """Publications of clients that a broker has received, and what it has queued for others."""
+
+    arrived_count: int = 0
+    output_bytes: float = 0.0
 
 
 class QueueReading(msgspec.Struct, frozen=True):

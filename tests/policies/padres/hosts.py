@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
-from trimtab.policies.api import Capacity, QueueReading
+from trimtab.policies.api import Capacity, QueueReading, TrafficTotals
 
 
 class FakeHost:
@@ -17,6 +17,7 @@ class FakeHost:
         self.matching_s_per_subscription: float | None = None
         self.streams: dict[str, dict[str, int]] = {}
         self.queues: dict[str, QueueReading] = {}
+        self.totals = TrafficTotals()
 
     def neighbours(self) -> list[str]:
         """One neighbour."""
@@ -85,6 +86,10 @@ class FakeHost:
     def objection_to_coming(self, publisher: str) -> str:
         """Nobody objects."""
         return ""
+
+    def traffic(self) -> TrafficTotals:
+        """As the test says."""
+        return self.totals
 
     def meter_window_s(self) -> float:
         """Half a minute."""

@@ -138,16 +138,21 @@ def readings(*inputs: tuple[float, float]) -> History:
 
 
 def test_after_a_session_a_broker_waits_at_least_the_stabilize_duration() -> None:
-    steady = readings((70.0, 0.7), (110.0, 0.7))
+    steady = readings((60.0, 0.7), (110.0, 0.7))
     found = detect(broker("B1", 0.7), broker("B2", 0.5), now_s=129.0, history=steady)
     assert (found.status, found.outcome) == (Status.STABILIZING, NoAction(Reason.STABILIZING))
     assert detect(broker("B1", 0.7), broker("B2", 0.5), now_s=130.0, history=steady).status == Status.OK
 
 
 def test_and_until_its_indices_change_little() -> None:
-    assert not is_settled(readings((110.0, 0.7), (150.0, 0.64)), 150.0, CONFIG)
-    assert is_settled(readings((110.0, 0.7), (150.0, 0.66)), 150.0, CONFIG)
+    assert not is_settled(readings((110.0, 0.7), (170.0, 0.64)), 170.0, CONFIG)
+    assert is_settled(readings((110.0, 0.7), (170.0, 0.66)), 170.0, CONFIG)
     assert not is_settled(History((), 100.0), 150.0, CONFIG)
+
+
+def test_over_a_whole_interval_of_60_s() -> None:
+    assert not is_settled(readings((111.0, 0.7), (170.0, 0.7)), 170.0, CONFIG)
+    assert is_settled(readings((111.0, 0.7), (171.0, 0.7)), 171.0, CONFIG)
 
 
 def test_an_overload_does_not_wait() -> None:

@@ -12,6 +12,7 @@ from trimtab.policies.padres.detection_global import (
     HelpAnswer,
     answer_call_for_help,
     cluster_load,
+    cluster_status,
     detect_global,
     is_complete,
 )
@@ -20,18 +21,26 @@ CONFIG = PadresConfig()
 
 
 def test_a_clusters_load_is_the_mean_of_its_edge_brokers() -> None:
-    load = cluster_load("C1", "B0", False, [broker("B1", 0.2, 0.4), broker("B2", 0.6, 0.8, matching_delay_s=0.04)])
+    load = cluster_load(
+        "C1", "B0", False, [broker("B1", 0.2, 0.4), broker("B2", 0.6, 0.8, matching_delay_s=0.04)], CONFIG
+    )
     assert load is not None
     means = (load.input_utilization_ratio, load.output_utilization_ratio, load.matching_delay_s)
     assert means == pytest.approx((0.4, 0.6, 0.03))
     assert (load.status, load.edge_broker_count) == (Status.OK, 2)
-    assert cluster_load("C1", "B0", False, []) is None
+    assert cluster_load("C1", "B0", False, [], CONFIG) is None
 
 
 def test_one_overloaded_edge_broker_makes_a_cluster_unavailable_and_a_session_makes_it_busy() -> None:
     brokers = [broker("B1"), broker("B2", status=Status.NOT_AVAILABLE)]
-    statuses = [cluster_load("C1", "B0", in_session, brokers) for in_session in (False, True)]
+    statuses = [cluster_load("C1", "B0", in_session, brokers, CONFIG) for in_session in (False, True)]
     assert [load.status for load in statuses if load] == [Status.NOT_AVAILABLE, Status.BUSY]
+
+
+@pytest.mark.parametrize("status", [Status.STABILIZING, Status.BUSY])
+def test_a_member_above_the_threshold_makes_it_unavailable_whatever_it_does(status: Status) -> None:
+    assert cluster_status(False, [broker("B1"), broker("B2", 0.91, status=status)], CONFIG) == Status.NOT_AVAILABLE
+    assert cluster_status(False, [broker("B1"), broker("B2", 0.89, status=status)], CONFIG) == Status.OK
 
 
 def test_clusters_that_lie_far_enough_below_are_asked_the_furthest_first() -> None:

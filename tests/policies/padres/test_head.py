@@ -7,7 +7,8 @@ from random import Random
 from tests.policies.padres.hosts import FakeHost
 from tests.policies.padres.loads import broker, cluster
 from tests.policies.padres.test_edge import said
-from trimtab.policies.api import Action, AgentEvent, Heard, Tell, Woken
+from trimtab.language import Filter
+from trimtab.policies.api import Action, AgentEvent, Heard, MoveClient, Tell, Woken
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.head import HeadPart
@@ -63,6 +64,11 @@ def told(actions: list[Action]) -> list[ClusterLoad]:
     ]
 
 
+def moves(actions: list[Action]) -> list[tuple[str, str]]:
+    """The clients that are asked to move, and where."""
+    return [(each.client, each.to_broker) for each in actions if isinstance(each, MoveClient)]
+
+
 def in_session(*edges: BrokerLoad) -> tuple[HeadPart, str]:
     """A head whose cluster balances with B20's, and the session."""
     part = head()
@@ -114,6 +120,18 @@ def test_a_cluster_that_could_not_help_lets_others_see_past_it_and_acts_itself()
     found = part.handle(Heard(control_to_values(done, "B10")), 100.0)
     assert [(load.cluster, load.sent_by) for load in told(found) if load.cluster == "B30"] == [("B30", "B10")]
     assert len(asked(hears(part, 110.0, EDGE, overloaded, cluster("B30", 0.2)))) == 1, "although B20 is overloaded"
+
+
+def test_a_head_without_edge_brokers_sends_subscribers_to_the_nearest_cluster() -> None:
+    """Thesis, section 3.2: heads serve no subscribers."""
+    served = {"alice": [Filter.parse("[class,eq,'STOCK']")]}
+    part = HeadPart(FakeHost("B10", served), CONFIG, Random(1), 0.0)
+    far, near = cluster("B40", 0.2, sent_by="B30"), cluster("B20", 0.6)
+    assert moves(hears(part, 80.0, far)) == [], "its edge-brokers may not have told their load yet"
+    found = hears(part, 171.0, far)
+    assert moves(found) == [("alice", "B30")]
+    assert [(load.cluster, load.sent_by) for load in told(found)] == [("B40", "B10")], "it is no barrier"
+    assert moves(hears(part, 250.0, far, near)) == [("alice", "B20")]
 
 
 def test_otherwise_the_overloaded_cluster_goes_first() -> None:

@@ -175,6 +175,25 @@ def test_a_session_has_a_time_limit() -> None:
     assert GlobalSessionEnded(SESSION, "B20", "the session took too long") in mediator.handle(Wake(), 601.0)
 
 
+def test_no_time_limit_ends_a_session_while_a_member_is_overloaded() -> None:
+    """Section 3.3.2.2: such a session ends with full balanced sets or after three calls for help."""
+    mediator = balancing()
+    mediator.handle(LoadTold(broker("B11", 0.93, status=Status.NOT_AVAILABLE)), 10.0)
+    while (due_s := mediator.wake_at_s()) is not None and due_s < 2_000.0:
+        assert mediator.handle(Wake(), due_s) == []
+    call = from_other(CallForHelp, "B11", "")
+    assert [mediator.handle(call, 2_000.0) for _ in range(2)] == [[], []]
+    assert GlobalSessionEnded(SESSION, "B20", NEITHER) in mediator.handle(call, 2_001.0)
+
+
+def test_it_ends_soon_after_the_overload() -> None:
+    mediator = balancing()
+    mediator.handle(LoadTold(broker("B11", 0.93, status=Status.NOT_AVAILABLE)), 10.0)
+    assert mediator.handle(Wake(), 700.0) == []
+    mediator.handle(LoadTold(broker("B11", 0.5)), 710.0)
+    assert GlobalSessionEnded(SESSION, "B20", "nothing more was found to move") in mediator.handle(Wake(), 760.0)
+
+
 def test_a_session_in_which_nobody_finds_anything_to_move_ends_and_frees_both_clusters() -> None:
     mediator = balancing()
     mediator.handle(LoadTold(broker("B11", status=Status.STABILIZING)), 100.0)

@@ -180,15 +180,15 @@ def _local_threshold(action: Action, config: PadresConfig) -> float:
 
 
 def is_settled(history: History, now_s: float, config: PadresConfig) -> bool:
-    """Whether the last session's effect has shown: some time has passed, and the three indices have not changed by more
-    than the stabilize percentage over the interval that the readings cover."""
+    """Whether the last session's effect has shown: some time has passed, and over a whole interval the three indices
+    have not changed by more than the stabilize percentage (section 3.3.2.1)."""
     if history.session_ended_s is None:
         return True
     if now_s - history.session_ended_s < config.stabilize_duration_s:
         return False
     loads = [each.load for each in history.readings]
-    if not loads:
-        return False
+    if not loads or history.readings[0].at_s > now_s - config.stabilize_interval_s:
+        return False  # the readings do not cover an interval yet
     spreads = (
         _spread([load.input_utilization_ratio for load in loads]),
         _spread([load.output_utilization_ratio for load in loads]),

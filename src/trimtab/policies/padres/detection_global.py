@@ -22,7 +22,7 @@ import msgspec
 
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
-from trimtab.policies.padres.detection import CandidateCard, index_differences
+from trimtab.policies.padres.detection import CandidateCard, index_differences, overload_action
 from trimtab.policies.padres.snapshot import BrokerLoad, ClusterLoad, KnownCluster
 
 
@@ -41,16 +41,26 @@ class HelpAnswer(Enum):
     CHANGE_CLUSTER = "end the session under way and look for another cluster"
 
 
-def cluster_status(in_session: bool, edge_brokers: Iterable[BrokerLoad]) -> Status:
-    """A cluster's status: busy in a session, not available while some edge-broker is overloaded (Figure 3.3b)."""
+def cluster_status(in_session: bool, edge_brokers: Iterable[BrokerLoad], config: PadresConfig) -> Status:
+    """A cluster's status: busy in a session, not available while some edge-broker is overloaded (Figure 3.3b).
+
+    A broker that waits for its load to settle, or is in a session, is overloaded by what it tells of its load.
+    """
     if in_session:
         return Status.BUSY
-    if any(load.status == Status.NOT_AVAILABLE for load in edge_brokers):
-        return Status.NOT_AVAILABLE
-    return Status.OK
+    return Status.NOT_AVAILABLE if any(is_overloaded(load, config) for load in edge_brokers) else Status.OK
 
 
-def cluster_load(cluster: str, head: str, in_session: bool, edge_brokers: Sequence[BrokerLoad]) -> ClusterLoad | None:
+def is_overloaded(load: BrokerLoad, config: PadresConfig) -> bool:
+    """Whether an edge-broker takes no more load, whatever it does at present (section 3.3.2.2)."""
+    if load.status in (Status.STABILIZING, Status.BUSY):
+        return overload_action(load, config.lower_overload_ratio) is not None
+    return load.status == Status.NOT_AVAILABLE
+
+
+def cluster_load(
+    cluster: str, head: str, in_session: bool, edge_brokers: Sequence[BrokerLoad], config: PadresConfig
+) -> ClusterLoad | None:
     """The means over the edge-brokers; None while none of them is known."""
     if not edge_brokers:
         return None
@@ -58,7 +68,7 @@ def cluster_load(cluster: str, head: str, in_session: bool, edge_brokers: Sequen
     return ClusterLoad(
         cluster=cluster,
         head=head,
-        status=cluster_status(in_session, edge_brokers),
+        status=cluster_status(in_session, edge_brokers, config),
         input_utilization_ratio=sum(load.input_utilization_ratio for load in edge_brokers) / count,
         output_utilization_ratio=sum(load.output_utilization_ratio for load in edge_brokers) / count,
         matching_delay_s=sum(load.matching_delay_s for load in edge_brokers) / count,

@@ -34,6 +34,7 @@ from trimtab.policies.api import (
     MoveClient,
     Note,
     Tell,
+    TrafficTotals,
     Unlisten,
     Woken,
 )
@@ -42,6 +43,7 @@ from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import NoAction, Status
 from trimtab.policies.padres.detection import Detection, History, Trigger, detect_local, with_reading
 from trimtab.policies.padres.empty_sessions import Fruitless
+from trimtab.policies.padres.measured_load import resources_of, sampled_load
 from trimtab.policies.padres.mediation import Mediator
 from trimtab.policies.padres.mediation_events import (
     CallHead,
@@ -100,6 +102,9 @@ class Sampling(msgspec.Struct, frozen=True):
     request: StartSampling
     sampler: Sampler
     theirs: Matcher
+    begun_s: float
+    begun_with: TrafficTotals
+    """What had come and gone when the sample began."""
 
 
 class EdgePart:
@@ -122,13 +127,17 @@ class EdgePart:
         self._told_s = now_s
         self._history = History()
         self._fruitless = Fruitless()
-        self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
+        self._slope = SlopeMeter(
+            host.meter_window_s(), host.capacity().matching_s_per_subscription, config.slope_subscription_count
+        )
         self._called_s: float | None = None
         self._is_relieved_soon = False
         """Whether the last plan found that the clients that are leaving are all that is too much."""
         self._smoothed: LoadIndices | None = None
         self._balanced: tuple[str, ...] = ()
         self._sampling: Sampling | None = None
+        self.planned_load: LoadIndices | None = None
+        """What the last plan began with."""
         self._next_pie_s = now_s + rng.uniform(0.0, config.local_pie_period_s)
         self._next_detection_s = now_s + self._detection_interval_s()
 
@@ -208,19 +217,23 @@ class EdgePart:
         return Listen(f"load of {cluster}", Filter.where({"class": LOCAL_PIE, "clusterID": cluster}))
 
     def _load(self, now_s: float) -> BrokerLoad:
-        """The load as it is told and judged: smoothed readings with the present status."""
-        resources = resources_of(self._host, self._smoothed or self._host.load(now_s))
+        """The load as it is judged: smoothed readings (equation 3.4) with the present status."""
+        return self._load_of(self._smoothed or self._host.load(now_s))
+
+    def _load_of(self, indices: LoadIndices) -> BrokerLoad:
         return broker_load(
             self._host.name,
             self.cluster,
             self.mediator.status,
-            resources,
+            resources_of(self._host, indices),
+            indices,
             client_count=len(self._host.clients()),
             balanced_with=self._balanced,
         )
 
     def _tell_load(self, now_s: float, *, always: bool = False) -> list[Action]:
-        load = self._load(now_s)
+        current = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
+        load = self._load_of(current)
         period_s = self._config.local_pie_period_s
         if not always and not has_news(load, self._told, now_s - self._told_s, period_s, self._config):
             return []
@@ -252,6 +265,7 @@ class EdgePart:
         self._smoothed = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
         self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
         self._fruitless = self._fruitless.still_believed(now_s, self._config)
+        self._resources(self._host.load(now_s), now_s)  # lets the meter of slopes see this moment
         ours = self._load(now_s)
         self._history = with_reading(self._history, ours, now_s, self._config)
         detection = detect_local(ours, self.known, self._history, now_s, self._config, fruitless=self._fruitless)
@@ -341,7 +355,7 @@ class EdgePart:
         for number, filter in enumerate(request.offer.filters):
             theirs.add(number, filter)
         sampler = Sampler(self._config.press_sample_count, self._config.press_timeout_s, now_s)
-        self._sampling = Sampling(request, sampler, theirs)
+        self._sampling = Sampling(request, sampler, theirs, now_s, self._host.traffic())
         self.observes = True
         partner = self.known.get(request.partner)
         is_local = partner is None or partner.load.cluster == self.cluster
@@ -367,7 +381,7 @@ class EdgePart:
     def _plan(self, sampling: Sampling, now_s: float) -> list[Action]:
         self._sampling = None
         self.observes = False
-        load = self._host.load(now_s)
+        load = self.planned_load = self._sampled_load(sampling, now_s)
         request = sampling.request
         here = {client: tuple(self._host.filters_of(client)) for client in self._host.clients()}
         staying = {client: filters for client, filters in here.items() if client not in self._leaving}
@@ -387,23 +401,16 @@ class EdgePart:
         self._book.planned(plan)
         return self._mediate(Planned(request.session, plan), now_s)
 
+    def _sampled_load(self, sampling: Sampling, now_s: float) -> LoadIndices:
+        """The load that a plan begins with: an overloaded broker's rates are those of the sampling period (4.1.1).
 
-def resources_of(host: Host, load: LoadIndices) -> BrokerResources:
-    """What must be known of a broker to estimate its load after a change."""
-    capacity = host.capacity()
-    size_bytes = host.publication_bytes()
-    input_queue_bytes = load.input_queue_count * size_bytes
-    output_queue_bytes = load.output_queue_count * size_bytes
-    return BrokerResources(
-        input_rate_per_s=load.input_rate_per_s,
-        input_rate_bytes_per_s=load.input_rate_per_s * size_bytes,
-        matching_delay_s=load.matching_delay_s,
-        subscription_count=host.subscription_count(),
-        output_rate_bytes_per_s=load.output_rate_bytes_per_s,
-        bandwidth_bytes_per_s=capacity.bandwidth_bytes_per_s,
-        cpu_utilization_ratio=load.cpu_utilization_ratio,
-        input_queue_bytes=input_queue_bytes,
-        output_queue_bytes=output_queue_bytes,
-        matching_memory_bytes=max(load.memory_bytes - input_queue_bytes - output_queue_bytes, 0.0),
-        memory_bytes=capacity.memory_bytes,
-    )
+        The means of the meters still contain what clients wanted that have left meanwhile, and an overloaded broker
+        plans while clients leave it.
+        """
+        load = self._host.load(now_s)
+        resources = resources_of(self._host, load)
+        if resources.highest_utilization_ratio <= self._config.lower_overload_ratio:
+            return load
+        return sampled_load(
+            load, sampling.begun_with, self._host.traffic(), now_s - sampling.begun_s, resources.bandwidth_bytes_per_s
+        )

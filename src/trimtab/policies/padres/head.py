@@ -3,7 +3,9 @@
 Source: A. Cheung, dynamic load balancing in distributed content-based publish/subscribe (thesis, 2006), sections 3.2,
 3.3.1.2, 3.3.2.2 and 3.4.3.
 
-Subscribers that came to a head are sent to an edge-broker of its cluster that is not overloaded, at random (3.2).
+Subscribers that came to a head are sent to an edge-broker of its cluster that is not overloaded, at random (3.2). A
+head without edge-brokers sends them to the nearest cluster, and passes on what clusters tell of their load, as it is
+itself no cluster that could balance.
 
 Deviations:
 - Load of another cluster is passed on by an unavailable cluster once per period, so that two unavailable clusters do
@@ -105,6 +107,7 @@ class HeadPart:
         """Until when this cluster, unable to help another one, lets that one see past it."""
         self._heads: tuple[str, ...] = ()
         self._redirects_count = 0
+        self._began_s = now_s
         self._next_pie_s = now_s + rng.uniform(0.0, config.global_pie_period_s)
         self._next_detection_s = now_s + self._detection_interval_s()
 
@@ -166,15 +169,28 @@ class HeadPart:
     def _send_to_edge(self, clients: Sequence[str], now_s: float) -> list[Action]:
         edges = self._edges()
         available = [load.broker for load in edges if load.status != Status.NOT_AVAILABLE]
+        targets = available or [load.broker for load in edges] or self._towards_nearest_cluster(now_s)
         actions: list[Action] = []
-        for client in clients if edges else ():
+        for client in clients if targets else ():
             self._redirects_count += 1
-            target = self._rng.choice(available or [load.broker for load in edges])
+            target = self._rng.choice(targets)
             actions.append(MoveClient(client, target, f"{self._host.name}/redirect/{self._redirects_count}"))
         if actions:
             sent = counted(self._redirects_count, "subscriber")
             self.account.decide(f"sent {sent} on to edge-brokers so far, the last one to {target}", now_s)
         return actions
+
+    def _has_no_edges(self, now_s: float) -> bool:
+        """Whether all neighbours are heads: by now every edge-broker would have told its load."""
+        return not self._edges() and now_s - self._began_s >= self._config.local_pie_lifetime_s
+
+    def _towards_nearest_cluster(self, now_s: float) -> list[str]:
+        """For a head without edge-brokers: the head next to it by which subscribers come to the nearest cluster."""
+        if not self._has_no_edges(now_s):
+            return []
+        loads = [entry.load for _, entry in sorted(self.known_clusters.items())]
+        next_to_us = [load.head for load in loads if load.sent_by == load.head]
+        return (next_to_us or [load.sent_by for load in loads])[:1]
 
     def report(self) -> AgentReport:
         """What is done at present, and what was decided last."""
@@ -216,7 +232,9 @@ class HeadPart:
         passed_on_s = self._passed_on_s.get(load.cluster)
         is_due = passed_on_s is None or now_s - passed_on_s >= self._config.global_pie_period_s / 2
         saturated = now_s < self._saturated_until_s
-        if ours is None or not is_due or not may_pass_on(ours.status, load, self.cluster, saturated=saturated):
+        if ours is None:
+            return [self._pass_on(load, now_s)] if is_due and self._has_no_edges(now_s) else []
+        if not is_due or not may_pass_on(ours.status, load, self.cluster, saturated=saturated):
             return []
         return [self._pass_on(load, now_s)]
 
@@ -242,7 +260,7 @@ class HeadPart:
 
     def _cluster_load(self) -> ClusterLoad | None:
         in_session = self.mediator.phase == GlobalPhase.BALANCING
-        return cluster_load(self.cluster, self._host.name, in_session, self._edges())
+        return cluster_load(self.cluster, self._host.name, in_session, self._edges(), self._config)
 
     def _tell_load(self, now_s: float, *, always: bool = False) -> list[Action]:
         load = self._cluster_load()
@@ -300,7 +318,7 @@ class HeadPart:
     def _seen_now(self) -> ClusterDetected:
         """How the cluster is apart from any session with another one."""
         edges = self._edges()
-        return ClusterDetected(cluster_status(False, edges), tuple(load.broker for load in edges))
+        return ClusterDetected(cluster_status(False, edges, self._config), tuple(load.broker for load in edges))
 
     def _mediate(self, event: GlobalEvent, now_s: float) -> list[Action]:
         actions: list[Action] = []

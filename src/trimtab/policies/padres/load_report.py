@@ -12,7 +12,7 @@ from trimtab.load.indices import LoadIndices, smoothed_indices
 from trimtab.policies.api import Action, Host, Tell
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
-from trimtab.policies.padres.edge import resources_of
+from trimtab.policies.padres.measured_load import resources_of
 from trimtab.policies.padres.snapshot import BrokerLoad, broker_load, broker_load_to_values, has_news
 
 
@@ -36,11 +36,13 @@ class LoadTelling:
 
     def load(self, now_s: float, balanced_with: Sequence[str] = ()) -> BrokerLoad:
         """The load as it was read last."""
+        indices = self._smoothed or self._host.load(now_s)
         return broker_load(
             self._host.name,
             self._cluster,
             self.status,
-            resources_of(self._host, self._smoothed or self._host.load(now_s)),
+            resources_of(self._host, indices),
+            indices,
             client_count=len(self._host.clients()),
             balanced_with=balanced_with,
         )

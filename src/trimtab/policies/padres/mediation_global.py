@@ -14,6 +14,8 @@ Deviations:
 - Waiting for an answer and the session itself have time limits. A session also ends when for a while no broker of the
   two clusters gave or took clients, sessions that found nothing to move aside: output is balanced only as far as input
   allows (section 4.2.3), so that some balanced set may never fill, and meanwhile neither cluster could help a third.
+  Neither limit holds while a member is overloaded: then the session goes on until the balanced sets are full, or until
+  the calls for help of section 3.3.2.2 end it.
 - The members of a session are those edge-brokers of both clusters that were known at its beginning; one that is
   forgotten meanwhile (`MemberGone`) is no longer waited for.
 """
@@ -27,7 +29,7 @@ import msgspec
 
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Reason, Status
-from trimtab.policies.padres.detection_global import HelpAnswer, answer_call_for_help, is_complete
+from trimtab.policies.padres.detection_global import HelpAnswer, answer_call_for_help, is_complete, is_overloaded
 from trimtab.policies.padres.mediation_events import Received, Send, StatusChanged, Wake
 from trimtab.policies.padres.messages import (
     AnyControl,
@@ -259,15 +261,22 @@ class GlobalMediator:
 
     def _woken(self, now_s: float) -> list[GlobalAction]:
         if self._quiet_at_s is not None and now_s >= self._quiet_at_s:
-            if not any(load.status == Status.BUSY for load in self._told.values() if load.broker in self._members):
+            told = [load for load in self._told.values() if load.broker in self._members]
+            if not any(load.status == Status.BUSY for load in told) and not self._has_overloaded_member():
                 return self._end("nothing more was found to move", tell=True)
             self._quiet_at_s = now_s + self.config.planning_timeout_s  # what this session does is yet to be seen
         if self._deadline_s is None or now_s < self._deadline_s:
+            return []
+        if self.phase == GlobalPhase.BALANCING and self._has_overloaded_member():
+            self._deadline_s = now_s + self.config.planning_timeout_s
             return []
         if self.phase == GlobalPhase.ASKING:
             late = self._done_message(self.partner, self.session, Reason.NO_ANSWER.value)
             return [late, *self._ask_next(now_s)]
         return self._end("the session took too long", tell=True)
+
+    def _has_overloaded_member(self) -> bool:
+        return any(is_overloaded(load, self.config) for load in self._told.values() if load.broker in self._members)
 
     def _end(self, reason: str, *, tell: bool, saturated: bool = False) -> list[GlobalAction]:
         session, partner, cluster = self.session, self.partner, self.partner_cluster

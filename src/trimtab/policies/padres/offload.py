@@ -23,7 +23,8 @@ Deviations:
   and siblings in its order of filters, which together want the same.
 - A candidate is chosen only if it brings the two brokers closer together. The printed code also takes one that
   changes nothing.
-- A candidate of which only some clients move is not considered again in the same plan.
+- A candidate of which only some clients move leaves our order of filters as any other does, and what it covered becomes
+  eligible; but what those that stay want still comes to us, so that it is not counted as spared.
 """
 
 from __future__ import annotations
@@ -349,10 +350,10 @@ class Workspace:
             if (number, place) not in self._covered:
                 self._theirs.add((number, place), filter)
                 self._covered.update(key for key in self._own.find_covered(filter) if isinstance(key, tuple))
+        for place in range(len(interest.filters)):  # no longer considered, so what it covered may be (4.2.1)
+            self._note_top(self._own.remove((number, place)).entered)
         if len(card.clients) == len(interest.clients):
             del self._staying[number]
-            for place in range(len(interest.filters)):
-                self._note_top(self._own.remove((number, place)).entered)
         self._spared_bits = self._find_spared_bits()
         del self.open[number]
         self._cards.pop(number, None)

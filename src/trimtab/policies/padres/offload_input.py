@@ -3,10 +3,10 @@
 Source: A. Cheung, dynamic load balancing in distributed content-based publish/subscribe (thesis, 2006), section 4.2.1,
 Figures 4.1 to 4.4.
 
-Only filters that nothing else here covers bring publications in, so only their clients are candidates; when all
-clients of one leave, what it covered comes to the top and is considered in turn. Of the candidates the one is chosen
-that leaves the two input ratios closest together. If an overloaded broker cannot be relieved so, matching less is the
-next best way.
+Only filters that nothing else here covers bring publications in, so only their clients are candidates; when clients of
+one are chosen, it leaves the order of filters, and what it covered is considered in turn. Of the candidates the one is
+chosen that leaves the two input ratios closest together. If an overloaded broker cannot be relieved so, matching less
+is the next best way.
 
 Deviations: those of `trimtab.policies.padres.offload`.
 """

@@ -24,6 +24,7 @@ import msgspec
 
 from trimtab.language import Value
 from trimtab.load.estimation import BrokerResources
+from trimtab.load.indices import LoadIndices
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 
@@ -89,18 +90,24 @@ def broker_load(
     cluster: str,
     status: Status,
     resources: BrokerResources,
+    indices: LoadIndices | None = None,
     *,
     client_count: int = 0,
     balanced_with: Sequence[str] = (),
 ) -> BrokerLoad:
-    """The load to tell, from what the broker measured of itself."""
+    """The load to tell, from what the broker measured of itself.
+
+    Where there are indices they are told as they were smoothed (equation 3.4): the product of a smoothed rate and a
+    smoothed delay is not the smoothed ratio.
+    """
+    load = resources if indices is None else indices
     return BrokerLoad(
         broker=broker,
         cluster=cluster,
         status=status,
-        input_utilization_ratio=resources.input_utilization_ratio,
-        output_utilization_ratio=resources.output_utilization_ratio,
-        matching_delay_s=resources.matching_delay_s,
+        input_utilization_ratio=load.input_utilization_ratio,
+        output_utilization_ratio=load.output_utilization_ratio,
+        matching_delay_s=load.matching_delay_s,
         cpu_utilization_ratio=resources.cpu_utilization_ratio,
         memory_utilization_ratio=resources.memory_utilization_ratio,
         input_rate_per_s=resources.input_rate_per_s,

@@ -32,8 +32,8 @@ from trimtab.policies.api import (
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.detection import overload_action
-from trimtab.policies.padres.edge import resources_of
 from trimtab.policies.padres.load_report import LoadTelling
+from trimtab.policies.padres.measured_load import resources_of
 from trimtab.policies.padres.messages import (
     LB_CONTROL,
     AnyControl,

@@ -20,9 +20,6 @@ MATCHING_MHZ_S_PER_SUBSCRIPTION: Final = 0.0165
 PUBLICATION_BYTES: Final = 320
 """A stock publication on the wire; frames are never counted as less than their own bytes."""
 
-BROKER_BYTES: Final = 2_000_000
-"""What a broker without clients takes; the thesis gives its smallest brokers 16 MB."""
-
 SUBSCRIPTION_BYTES: Final = 2_000
 """A subscription in the routing tables and the matching engine, of the order that the engine's own figures show."""
 
@@ -56,6 +53,10 @@ def frame_bytes(frame: Payload | Ack) -> int:
 
 
 def memory_bytes(broker: Broker, output_count: int) -> int:
-    """What a broker's memory holds: itself, its subscriptions, and what waits in its input and output queues."""
+    """What a broker's work takes of its memory: subscriptions, and what waits in its input and output queues.
+
+    The program itself is left out, as in the thesis (equation 4.11) and in processes: load is estimated in proportion
+    to subscriptions, and the program is not.
+    """
     waiting_count = broker.input_count + output_count
-    return BROKER_BYTES + SUBSCRIPTION_BYTES * len(broker.tables.subscriptions) + PUBLICATION_BYTES * waiting_count
+    return SUBSCRIPTION_BYTES * len(broker.tables.subscriptions) + PUBLICATION_BYTES * waiting_count
