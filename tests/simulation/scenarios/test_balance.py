@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from trimtab.load.indices import LoadIndices
-from trimtab.protocol.records import SessionRecord
-from trimtab.simulation.scenarios.balance import BalancePart, BalanceWatch
+from trimtab.protocol.records import MoveRecord, SessionRecord
+from trimtab.simulation.scenarios.balance import BalancePart, BalanceSummary, BalanceWatch
 
 
 def load(ratio: float) -> LoadIndices:
@@ -74,6 +74,38 @@ def test_estimates_are_judged_without_joining_subscribers_and_also_without_the_c
         watch.record(each)
     summary = watch.summary()
     name = "own input_utilization_ratio"
-    assert (summary.estimation_error[name].count, round(summary.estimation_error[name].mean_percent, 6)) == (2, 62.5)
+    assert (summary.estimation_error[name].count, summary.estimation_error[name].mean_points) == (2, 25.0)
     steady = summary.estimation_error_at_steady_rates[name]
-    assert (steady.count, round(steady.mean_percent, 6)) == (1, 25.0)
+    assert (steady.count, steady.mean_points) == (1, 10.0), "0.5 where 0.4 was expected: ten points of utilisation"
+
+
+def made_up(steps: list[tuple[float, float, float]], moved_s: list[float]) -> BalanceSummary:
+    """A cluster pair; at each time the difference of two brokers, and how long the output queue of one takes."""
+    watch = BalanceWatch(BalancePart(joined_s=0.0, change_s=2_000.0), "padres", 0.9, 0.95)
+    for now_s, difference, queue_s in steps:
+        world: Any = World(now_s, {"B10": (0.5, 0.5 - difference)})
+        busy = msgspec.structs.replace(load(0.5), output_queue_delay_s=queue_s)
+        world.brokers["B11"].load = lambda busy=busy: busy
+        watch.read(world)
+    for number, end_s in enumerate(moved_s):
+        watch.record(MoveRecord(end_s - 1, end_s, f"c{number}", "B11", "B12", "s", "moved", ""))
+    return watch.summary()
+
+
+def test_rest_begins_when_loads_are_level_nobody_moves_and_the_backlog_is_gone() -> None:
+    """Section 5.2.1: level at 100 s, the last client moves at 500 s, what waited at B11 is gone at 700 s."""
+    steps = [(10.0 * n, 0.3 if n < 10 else 0.05, 30.0 if n < 70 else 0.1) for n in range(150)]
+    summary = made_up(steps, [50.0, 500.0])
+    assert (summary.converged_at_s, summary.rest_from_s) == (100.0, 700.0)
+    assert made_up(steps, [50.0, 900.0]).rest_from_s == 900.0
+    assert summary.input_difference is not None
+    assert round(summary.input_difference.most, 6) == 0.05
+
+
+def test_what_was_not_reached_is_told_with_how_near_it_came() -> None:
+    steps = [(10.0 * n, 0.12 if 40 <= n <= 75 else 0.3, 0.0) for n in range(100)]
+    summary = made_up(steps, [])
+    assert summary.converged_at_s is None and summary.rest_from_s is None
+    assert summary.nearest is not None
+    assert (round(summary.nearest.ratio, 3), summary.nearest.from_s) == (1.2, 400.0)
+    assert summary.nearest_after is None

@@ -28,6 +28,8 @@ class Found(msgspec.Struct, frozen=True):
     ours: float | None = None
     least: float | None = None
     most: float | None = None
+    nearest: float | None = None
+    """How near it came at best in seeds without a value, where the claim has a metric for that."""
 
     @property
     def holds(self) -> bool | None:
@@ -47,6 +49,8 @@ def ask(spark: SparkSession, claims: Sequence[Claim]) -> list[Found]:
         metric = f"metric = {quoted(claim.metric)}"
         columns.append(f"{claim.over}(CASE WHEN {ours} AND {metric} THEN value END) AS ours_{number}")
         columns.append(f"max({ours}) AS is_asked_{number}")
+        near = f"metric = {quoted(claim.near or claim.metric)}"
+        columns.append(f"min(CASE WHEN {ours} AND {near} THEN value END) AS near_{number}")
         if base is not None:
             other = _conditions(claim, base)
             columns.append(f"{claim.over}(CASE WHEN {other} AND {metric} THEN value END) AS other_{number}")
@@ -63,11 +67,12 @@ def ask(spark: SparkSession, claims: Sequence[Claim]) -> list[Found]:
             f"avg({value}) AS mean_{number}",
             f"min({value}) AS least_{number}",
             f"max({value}) AS most_{number}",
+            f"min(CASE WHEN {value} IS NULL THEN near_{number} END) AS nearest_{number}",
         ]
     row = spark.sql(f"SELECT {', '.join(said)} FROM ({by_seed})").first()
     assert row is not None
     return [
-        Found(claim, *(row[f"{name}_{number}"] for name in ("n", "asked", "mean", "least", "most")))
+        Found(claim, *(row[f"{name}_{number}"] for name in ("n", "asked", "mean", "least", "most", "nearest")))
         for number, claim in enumerate(claims)
     ]
 
@@ -117,6 +122,8 @@ def claims_table(found: Sequence[Found]) -> str:
             f"{each.seeds_count} of {each.asked_count}" if each.seeds_count < each.asked_count else each.seeds_count
         )
         spread = f"{counted} seeds" if ours is None else f"{shown(each.least)} to {shown(each.most)}, {counted} seeds"
+        if each.nearest is not None and claim.near:
+            spread += f"; not reached by the others, {shown(each.nearest)} of the threshold at best"
         if not each.asked_count:
             spread = ""
         rows.append(

@@ -51,6 +51,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What is taken where several runs of a seed are meant, as all points of a study."""
     theirs: float | None = None
     holds: str
+    near: str = ""
+    """A metric that says, where the claim's own has no value because something was never reached, how near it came."""
 
     def __post_init__(self) -> None:
         if _BOUND.fullmatch(self.holds.strip()) is None:

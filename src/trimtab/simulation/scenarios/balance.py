@@ -4,8 +4,9 @@ Source: A. Cheung, dynamic load balancing in distributed content-based publish/s
 
 Loads of the edge-brokers (those with one neighbour) are read at steady times. They are level from the first reading on,
 after which every two of them stay within the thresholds for 300 s in input ratio and matching delay; the output ratio
-is only balanced as well as possible (section 4.2.3) and therefore reported separately. "At rest" is the time between
-the first such moment and the change of rates, "after" the time from the second one to the end.
+is only balanced as well as possible (section 4.2.3) and therefore reported separately. "At rest" is the time from then
+on, but not before the last client has moved and what had piled up in queues is gone, until the change of rates; "after"
+is the same behind the change, until the end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,14 @@ import msgspec
 from trimtab.broker.peers import Counters
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.records import AnyRecord, MoveRecord, SessionRecord
+from trimtab.simulation.scenarios.levelness import (
+    DifferenceFigures,
+    ErrorFigures,
+    NearestFigures,
+    differences,
+    errors,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from trimtab.simulation.world.world import World
@@ -32,6 +41,13 @@ OVERHEAD_OVER_S: Final = 100.0
 
 AROUND_CHANGE_S: Final = 60.0
 """A session so near to the change of rates measures before it and observes after it."""
+
+
+DRAINED_S: Final = 1.0
+"""What waits longer in a queue is a backlog; at rest queues hold some hundredths of a second."""
+
+POINT: Final = 0.01
+"""A point of utilisation."""
 
 
 class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,14 +65,6 @@ class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     are, since only neighbours are compared by the thesis's global thresholds (section 3.3.1.2)."""
 
 
-class ErrorFigures(msgspec.Struct, frozen=True):
-    """How far observations were above estimates, in percent of the estimate."""
-
-    count: int
-    mean_percent: float
-    sd_percent: float
-
-
 class BalanceSummary(msgspec.Struct, frozen=True):
     """What was reached; None where it was not."""
 
@@ -71,6 +79,17 @@ class BalanceSummary(msgspec.Struct, frozen=True):
     matching_delay_max_s: float | None
     largest_input_difference_at_rest: float | None
     largest_output_difference_at_rest: float | None
+    rest_from_s: float | None
+    """When the loads were level, the last client had moved and no queue held more than a second's work; None if that
+    was not reached before the change of rates."""
+    rest_after_from_s: float | None
+    """The same behind the change of rates."""
+    input_difference: DifferenceFigures | None
+    """Between brokers, or between any two clusters, from the first moment at which loads were level to the change."""
+    output_difference: DifferenceFigures | None
+    nearest: NearestFigures | None
+    """How near the loads came to being level before the change of rates, and when."""
+    nearest_after: NearestFigures | None
     subscribers_by_broker: dict[str, int]
     subscribers_at_rest_by_broker: dict[str, int]
     sessions_by_kind: dict[str, int]
@@ -111,6 +130,7 @@ class BalanceWatch:
         self._readings: list[_Reading] = []
         self._sessions: list[SessionRecord] = []
         self._moves_by_client: dict[str, int] = {}
+        self._moved_s: list[float] = []
         self._heads: dict[str, str] = {}
         self._neighbours: dict[str, list[str]] = {}
 
@@ -121,6 +141,7 @@ class BalanceWatch:
                 self._sessions.append(record)
         elif isinstance(record, MoveRecord) and record.outcome == "moved":
             self._moves_by_client[record.client] = self._moves_by_client.get(record.client, 0) + 1
+            self._moved_s.append(record.end_s)
 
     def read(self, world: World) -> None:
         """Take a reading."""
@@ -153,8 +174,9 @@ class BalanceWatch:
         after = [reading for reading in self._readings if reading.at_s >= part.change_s]
         converged_s = self._level_from(before, self._is_level)
         reconverged_s = self._level_from(after, self._is_level)
-        at_rest = [reading for reading in before if converged_s is not None and reading.at_s >= converged_s]
-        done = [reading for reading in after if reconverged_s is not None and reading.at_s >= reconverged_s]
+        level = [reading for reading in before if converged_s is not None and reading.at_s >= converged_s]
+        at_rest = self._from_rest(before, converged_s)
+        done = self._from_rest(after, reconverged_s)
         joining = [reading for reading in before if converged_s is None or reading.at_s < converged_s]
         overloading = self._overloading_sessions()
         settled = [each for each in self._sessions if each.begin_s > part.joined_s and each.subscribers_moved_count]
@@ -170,6 +192,12 @@ class BalanceWatch:
             matching_delay_max_s=_extreme(max, at_rest),
             largest_input_difference_at_rest=self._largest(at_rest, lambda load: load.input_utilization_ratio),
             largest_output_difference_at_rest=self._largest(at_rest, lambda load: load.output_utilization_ratio),
+            rest_from_s=at_rest[0].at_s if at_rest else None,
+            rest_after_from_s=done[0].at_s if done else None,
+            input_difference=self._differences(level, lambda load: load.input_utilization_ratio),
+            output_difference=self._differences(level, lambda load: load.output_utilization_ratio),
+            nearest=self._nearest(before),
+            nearest_after=self._nearest(after),
             subscribers_by_broker=self._readings[-1].clients if self._readings else {},
             subscribers_at_rest_by_broker=at_rest[-1].clients if at_rest else {},
             sessions_by_kind=self._sessions_by_kind(),
@@ -207,12 +235,35 @@ class BalanceWatch:
         return None
 
     def _is_level(self, reading: _Reading) -> bool:
+        return self._share_of_threshold(reading) <= 1.0
+
+    def _share_of_threshold(self, reading: _Reading) -> float:
+        """The largest difference in input ratio or matching delay, as a share of what may be."""
         part = self._part
-        return (
-            self._gap(reading, lambda load: load.input_utilization_ratio) <= part.ratio_threshold
-            and self._gap(reading, lambda load: load.matching_delay_s)
-            <= part.delay_threshold * part.delay_normalization_s
+        return max(
+            self._gap(reading, lambda load: load.input_utilization_ratio) / part.ratio_threshold,
+            self._gap(reading, lambda load: load.matching_delay_s)
+            / (part.delay_threshold * part.delay_normalization_s),
         )
+
+    def _nearest(self, readings: Sequence[_Reading]) -> NearestFigures | None:
+        shares = [(each.at_s, self._share_of_threshold(each)) for each in readings if each.at_s >= self._part.joined_s]
+        return nearest(shares, LEVEL_FOR_S)
+
+    def _from_rest(self, readings: Sequence[_Reading], level_s: float | None) -> list[_Reading]:
+        """The readings of the time at rest: level, nobody moves any more, and nothing old waits."""
+        if level_s is None or not readings:
+            return []
+        moves_s = [moved_s for moved_s in self._moved_s if moved_s <= readings[-1].at_s]
+        quiet_s = max([level_s, *moves_s[-1:]])
+        late = [reading for reading in readings if reading.at_s >= quiet_s]
+        first = next((number for number, reading in enumerate(late) if _is_drained(reading)), len(late))
+        return late[first:]
+
+    def _differences(
+        self, readings: Sequence[_Reading], value: Callable[[LoadIndices], float]
+    ) -> DifferenceFigures | None:
+        return differences([self._difference(reading, value) for reading in readings])
 
     def _is_output_level(self, reading: _Reading) -> bool:
         return self._gap(reading, lambda load: load.output_utilization_ratio) <= self._part.ratio_threshold
@@ -282,9 +333,10 @@ class BalanceWatch:
                     (getattr(each, f"{side}_estimated_{index}"), getattr(each, f"{side}_observed_{index}"))
                     for each in sessions
                 ]
-                errors = [100 * (seen - guess) / guess for guess, seen in pairs if seen is not None and guess]
-                if errors:
-                    figures[f"{name} {index}"] = ErrorFigures(len(errors), fmean(errors), pstdev(errors))
+                is_delay = index == "matching_delay_s"
+                found = errors(pairs, POINT * (self._part.delay_normalization_s if is_delay else 1.0))
+                if found is not None:
+                    figures[f"{name} {index}"] = found
         return figures
 
     def _overloaded_s(self) -> float:
@@ -306,6 +358,14 @@ class BalanceWatch:
             ):
                 found.append(each.session)
         return found
+
+
+def _is_drained(reading: _Reading) -> bool:
+    """Whether no broker has more than a second's work waiting in its queues."""
+    return all(
+        load.input_queue_count * load.matching_delay_s <= DRAINED_S and load.output_queue_delay_s <= DRAINED_S
+        for load in reading.loads.values()
+    )
 
 
 def _highest(load: LoadIndices) -> float:

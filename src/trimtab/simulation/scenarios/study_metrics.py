@@ -35,10 +35,10 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
     input_ratio_std: Annotated[float | None, _says("deviation of input ratios at the end")]
     output_ratio_std: Annotated[float | None, _says("deviation of output ratios at the end")]
     matching_delay_std_s: Annotated[float | None, _says("deviation of matching delays at the end [s]")]
-    own_input_error_percent: Annotated[float | None, _says("input estimate of the giving broker, error [%]")]
-    other_input_error_percent: Annotated[float | None, _says("input estimate of the accepting broker, error [%]")]
-    own_output_error_percent: Annotated[float | None, _says("output estimate of the giving broker, error [%]")]
-    other_output_error_percent: Annotated[float | None, _says("output estimate of the accepting broker, error [%]")]
+    own_input_error_points: Annotated[float | None, _says("input estimate of the giving broker, error [points]")]
+    other_input_error_points: Annotated[float | None, _says("input estimate of the accepting broker, error [points]")]
+    own_output_error_points: Annotated[float | None, _says("output estimate of the giving broker, error [points]")]
+    other_output_error_points: Annotated[float | None, _says("output estimate of the accepting broker, error [points]")]
     delivery_delay_s: Annotated[float | None, _says("mean delivery delay at the end [s]")]
     sessions_count: Annotated[int, _says("sessions between two edge-brokers")]
     global_sessions_count: Annotated[int, _says("sessions between two cluster-heads")]
@@ -102,7 +102,7 @@ class MetricsWatch:
         moving = [each.end_s for each in self._sessions if each.subscribers_moved_count]
 
         def error(name: str) -> float | None:
-            return errors[name].mean_percent if name in errors else None
+            return errors[name].mean_points if name in errors else None
 
         return RunMetrics(
             converged_at_s=balance.converged_at_s if balance is not None else None,
@@ -110,10 +110,10 @@ class MetricsWatch:
             input_ratio_std=self._deviation(lambda load: load.input_utilization_ratio),
             output_ratio_std=self._deviation(lambda load: load.output_utilization_ratio),
             matching_delay_std_s=self._deviation(lambda load: load.matching_delay_s),
-            own_input_error_percent=error("own input_utilization_ratio"),
-            other_input_error_percent=error("other input_utilization_ratio"),
-            own_output_error_percent=error("own output_utilization_ratio"),
-            other_output_error_percent=error("other output_utilization_ratio"),
+            own_input_error_points=error("own input_utilization_ratio"),
+            other_input_error_points=error("other input_utilization_ratio"),
+            own_output_error_points=error("own output_utilization_ratio"),
+            other_output_error_points=error("other output_utilization_ratio"),
             delivery_delay_s=self._mean_delay_s(),
             sessions_count=sum(each.initiator in self._heads for each in self._sessions),
             global_sessions_count=sum(each.initiator not in self._heads for each in self._sessions),
