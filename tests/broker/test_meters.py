@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.broker.meters import MeterConfig, Meters, QueueDelay, WindowSum, bucket_of_s
+from trimtab.broker.meters import MeterConfig, Meters, WindowSum, bucket_of_s
 from trimtab.load.indices import smoothed_indices
+from trimtab.load.queue_delay import QueueDelay
 
 
 def test_a_broker_at_twenty_publications_a_second_and_twenty_milliseconds_is_loaded_to_two_fifths() -> None:

@@ -136,7 +136,7 @@ class View:
 
     def subscription_count(self) -> int:
         """Subscriptions in the matching engine."""
-        return len(self._broker.tables.subscriptions)
+        return self._broker.tables.matched_count
 
     def load(self, now_s: float) -> LoadIndices:
         """The load of this moment."""

@@ -167,6 +167,10 @@ def one_hop_further(message: Publish) -> Publish | bytes:
     return msgspec.structs.replace(message, hops=min(message.hops + 1, HOPS_MAX_COUNT))
 
 
+CONTROL_CLASSES: Final = ("LOCAL_PIE", "GLOBAL_PIE", "LB_CONTROL", "RELOCATION", "DELAY", "COORDINATOR", "COORDINATED")
+"""What the attribute `class` of control publications says, of all policies that come with the software."""
+
+
 class ControlPublish(Publish, frozen=True, kw_only=True, array_like=False, tag_field="kind", tag="cpub", eq=False):
     """A publication of an agent inside a broker, for agents of other brokers; it overtakes those of clients."""
 

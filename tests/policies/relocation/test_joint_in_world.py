@@ -18,7 +18,7 @@ from trimtab.simulation.world.capacity import Capacity
 from trimtab.simulation.world.world import World
 
 PUBLISHERS = [f"P{number}" for number in range(1, 7)]
-CPU_MHZ = {"B1": 1_000.0, "B2": 1_000.0, "B3": 4.0}
+CPU_MHZ = {"B1": 1_000.0, "B2": 1_000.0, "B3": 3.0}
 
 
 class Outcome:

@@ -16,7 +16,7 @@ Deviations: advertisements may be covered too (an advertisement covers another i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -28,7 +28,9 @@ from trimtab.broker.routing.forwarding import (
 )
 from trimtab.language import Filter, Value
 from trimtab.matching import CoveringChange, Matcher
-from trimtab.protocol.messages import Advertise, AnyMessage, Subscribe, Unadvertise, Unsubscribe
+from trimtab.protocol.messages import CONTROL_CLASSES, Advertise, AnyMessage, Subscribe, Unadvertise, Unsubscribe
+
+_CONTROL_ONLY: Final = tuple(Filter.where({"class": each}).constraints["class"] for each in CONTROL_CLASSES)
 
 
 class Route:
@@ -67,6 +69,9 @@ class RoutingTables:
         self.neighbours: dict[str, int] = {}
         """Each with the epoch of the link to it."""
         self._matcher: Matcher = Matcher()
+        self._control: Matcher = Matcher()
+        """Subscriptions that only control publications can satisfy, so that others are not matched against them."""
+        self._control_ids: set[str] = set()
         self._told_advertisements: dict[str, ForwardingSet] = {}
         self._told_subscriptions: dict[str, ForwardingSet] = {}
         self._told_number = 0
@@ -189,8 +194,10 @@ class RoutingTables:
         route = self.subscriptions.get(id)
         if route is None:
             route = self.subscriptions[id] = Route(id, filter)
+            if filter.constraints.get("class") in _CONTROL_ONLY:
+                self._control_ids.add(id)
         if hop not in route.hops:
-            self._matcher.add((id, hop), filter, hop)
+            self._index_of(id).add((id, hop), filter, hop)
         route.hops[hop] = epoch
         route.numbers[hop] = number
         said: list[Say] = []
@@ -204,9 +211,10 @@ class RoutingTables:
         route = self.subscriptions[id]
         del route.hops[hop]
         route.numbers.pop(hop, None)
-        self._matcher.remove((id, hop))
+        self._index_of(id).remove((id, hop))
         if not route.hops:
             del self.subscriptions[id]
+            self._control_ids.discard(id)
         said: list[Say] = []
         for neighbour, told in self._told_subscriptions.items():
             if id in told and not (route.hops and self._is_wanted(neighbour, route)):
@@ -218,11 +226,25 @@ class RoutingTables:
     def matching_from(self, hop: str, values: Mapping[str, Value]) -> list[str]:
         """The subscriptions of a neighbour that a publication satisfies."""
         keys = cast(Iterable[tuple[str, str]], self._matcher.match(values))
+        if values.get("class") in CONTROL_CLASSES:
+            keys = [*keys, *cast(Iterable[tuple[str, str]], self._control.match(values))]
         return [id for id, came_from in keys if came_from == hop]
 
     def hops_for(self, values: Mapping[str, Value]) -> list[str]:
         """The neighbours and clients that want a publication, each once, in a defined order."""
-        return cast(list[str], self._matcher.match_groups(values))
+        hops = cast(list[str], self._matcher.match_groups(values))
+        if values.get("class") in CONTROL_CLASSES:
+            others = cast(list[str], self._control.match_groups(values))
+            return list(dict.fromkeys([*others, *hops]))
+        return hops
+
+    @property
+    def matched_count(self) -> int:
+        """The subscriptions that a client's publication is matched against: all but those to control publications."""
+        return len(self.subscriptions) - len(self._control_ids)
+
+    def _index_of(self, id: str) -> Matcher:
+        return self._control if id in self._control_ids else self._matcher
 
     def subscription_representatives(self, key: tuple[str, str]) -> list[tuple[str, str]]:
         """For each neighbour that must know of a direction's subscription: it, and the id told in its place."""

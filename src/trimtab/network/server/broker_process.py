@@ -487,7 +487,7 @@ class BrokerServer:
             if not broker.input_count:
                 break
             if capacity is not None and broker.next_is_publication:
-                wait_s = capacity.matching_wait_s(len(broker.tables.subscriptions), time_s)
+                wait_s = capacity.matching_wait_s(broker.tables.matched_count, time_s)
                 if wait_s > 0:
                     break
             self.carry_out(broker.handle(_STEP, time_s))

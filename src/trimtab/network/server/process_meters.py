@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from trimtab.broker.core import Broker
-from trimtab.broker.meters import QueueDelay
+from trimtab.load.queue_delay import QueueDelay
 from trimtab.network.clock import now_s
 from trimtab.network.server.capacity import Capacity
 from trimtab.network.server.process_memory import resident_bytes
@@ -60,7 +60,7 @@ class ProcessMeters:
             return
         self._in_count = counters.publications_in_count
         capacity = self._capacity
-        modelled_s = 0.0 if capacity is None else capacity.matching_s(len(broker.tables.subscriptions))
+        modelled_s = 0.0 if capacity is None else capacity.matching_s(broker.tables.matched_count)
         meters.matched(matched_count * modelled_s or ended_s - started_s, self._input_waits_s, ended_s, matched_count)
         queued_count = counters.publications_out_count - self._out_count
         if queued_count:

@@ -128,9 +128,9 @@ class GrapePart:
             neighbours=neighbours,
             input_delay_s=delays.input_s,
             matching_delay_s=delays.matching_s,
-            output_delays_s=dict.fromkeys(neighbours, delays.output_s) if delays.output_s else {},
+            output_delays_s={name: delay_s for name, delay_s in delays.outputs_s.items() if delay_s > 0},
             links_s=delays.links_s,
-            client_output_delay_s=delays.output_s,
+            client_output_delay_s=delays.clients_output_s,
             serves_publishers=not host.objection_to_coming(publisher),
             room=self._rooms.room(now_s) if self._is_joint else None,
         )

@@ -3,7 +3,8 @@
 Publications that are traced come at random moments, so that what is read when they come is what publications meet.
 
 Source: A. Cheung and H.-A. Jacobsen, publisher relocation algorithms (CSRG-597, 2009), section 4.1: queueing and
-matching delays are measured outside of GRAPE.
+matching delays are measured outside of GRAPE. Output delays are told for each neighbour and for the client binding (item 7
+of what an answer holds); they are read from the numbers of publications in each queue (`trimtab.load.queue_delay`).
 
 Deviations: the paper leaves the links out. On a lightly loaded network they are most of the delay, so each broker asks
 the neighbours that it sends traced publications to now and then for an echo, and half of the way there and back is the
@@ -16,7 +17,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from trimtab.load.indices import smoothed
-from trimtab.policies.api import Host
+from trimtab.load.queue_delay import QueueDelay
+from trimtab.policies.api import Host, QueueReading
 from trimtab.policies.relocation.messages import EchoAnswer
 
 _EVERY_S: Final = 1.0
@@ -41,7 +43,10 @@ class OwnDelays:
     def __init__(self, host: Host) -> None:
         self.input_s = 0.0
         self.matching_s = 0.0
-        self.output_s = 0.0
+        self.outputs_s: dict[str, float] = {}
+        """How long publications wait in the output queue for each neighbour."""
+        self.clients_output_s = 0.0
+        """The same for the clients of this broker together (the client binding)."""
         self.links_s: dict[str, float] = {}
         """One way to each neighbour that has answered an echo."""
         self._host = host
@@ -49,6 +54,11 @@ class OwnDelays:
         self._readings_count = 0
         self._next_echo_s: dict[str, float] = {}
         self._echoes_s: dict[str, list[float]] = {}
+        self._queues: dict[str, QueueDelay] = {}
+        self._clients_delay = QueueDelay()
+        self._client_queues: dict[str, QueueReading] = {}
+        self._clients_entered_count = 0
+        """Publications that ever entered an output queue for a client, those that have left included."""
 
     def sample(self, now_s: float) -> bool:
         """Read the delays, unless that was done a moment ago; the matching delay is a mean already."""
@@ -60,8 +70,28 @@ class OwnDelays:
         self._next_s = now_s + _EVERY_S
         self.input_s = smoothed(load.input_queue_delay_s, self.input_s, alpha)
         self.matching_s = load.matching_delay_s
-        self.output_s = smoothed(load.output_queue_delay_s, self.output_s, alpha)
+        self._read_outputs(now_s)
         return True
+
+    def _read_outputs(self, now_s: float) -> None:
+        host = self._host
+        neighbours = host.neighbours()
+        self.outputs_s = {name: self._wait_s(name, host.queue_of(name), now_s) for name in neighbours}
+        self._queues = {name: delay for name, delay in self._queues.items() if name in neighbours}
+        before, self._client_queues = self._client_queues, {}
+        queued_count = 0
+        for client in [*host.clients(), *host.publishers()]:
+            queue = self._client_queues[client] = host.queue_of(client)
+            known = before.get(client, QueueReading())
+            self._clients_entered_count += max(queue.entered_count - known.entered_count, 0)
+            queued_count += queue.queued_count
+        self.clients_output_s = self._clients_delay.read(
+            now_s, entered_count=self._clients_entered_count, queued_count=queued_count
+        )
+
+    def _wait_s(self, neighbour: str, queue: QueueReading, now_s: float) -> float:
+        delay = self._queues.setdefault(neighbour, QueueDelay())
+        return delay.read(now_s, entered_count=queue.entered_count, queued_count=queue.queued_count)
 
     def to_be_asked(self, neighbours: Iterable[str], now_s: float) -> str | None:
         """A neighbour whose echo is wanted; one at a time, lest echoes wait for each other."""

@@ -317,7 +317,7 @@ class BrokerHost:
         while True:
             while not self._is_matching and broker.input_count:
                 if self.capacity.cpu_mhz and broker.next_is_publication:
-                    delay_s = matching_delay_s(len(broker.tables.subscriptions), self.capacity.cpu_mhz)
+                    delay_s = matching_delay_s(broker.tables.matched_count, self.capacity.cpu_mhz)
                     self._is_matching = True
                     self._clock.at(self._clock.now_s + delay_s, self._matched, delay_s)
                 else:

@@ -59,4 +59,4 @@ def memory_bytes(broker: Broker, output_count: int) -> int:
     to subscriptions, and the program is not.
     """
     waiting_count = broker.input_count + output_count
-    return SUBSCRIPTION_BYTES * len(broker.tables.subscriptions) + PUBLICATION_BYTES * waiting_count
+    return SUBSCRIPTION_BYTES * broker.tables.matched_count + PUBLICATION_BYTES * waiting_count
