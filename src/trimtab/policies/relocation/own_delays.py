@@ -3,8 +3,9 @@
 Publications that are traced come at random moments, so that what is read when they come is what publications meet.
 
 Source: A. Cheung and H.-A. Jacobsen, publisher relocation algorithms (CSRG-597, 2009), section 4.1: queueing and
-matching delays are measured outside of GRAPE. Output delays are told for each neighbour and for the client binding (item 7
-of what an answer holds); they are read from the numbers of publications in each queue (`trimtab.load.queue_delay`).
+matching delays are measured outside of GRAPE. Output delays are told for each neighbour and for the client binding
+(item 7 of what an answer holds); they are read from the numbers of publications in each queue
+(`trimtab.load.queue_delay`).
 
 Deviations: the paper leaves the links out. On a lightly loaded network they are most of the delay, so each broker asks
 the neighbours that it sends traced publications to now and then for an echo, and half of the way there and back is the
