@@ -145,7 +145,12 @@ class View:
     def capacity(self) -> Capacity:
         """What the broker has."""
         meters = self._broker.meters.config
-        return Capacity(meters.bandwidth_bytes_per_s, meters.memory_bytes, meters.matching_s_per_subscription)
+        return Capacity(
+            meters.bandwidth_bytes_per_s,
+            meters.memory_bytes,
+            meters.matching_s_per_subscription,
+            meters.downlink_bytes_per_s,
+        )
 
     def publication_bytes(self) -> float:
         """The usual size of a publication on the wire."""
