@@ -82,6 +82,10 @@ class Host(Protocol):
         """The size of the publication that is being matched, for agents that observe."""
         ...
 
+    def matched_from(self) -> str:
+        """The neighbour that the publication which is being matched came from; empty if a client here published it."""
+        ...
+
     def queue_of(self, client: str) -> QueueReading:
         """The output queue for a client."""
         ...

@@ -28,10 +28,12 @@ Balancing: TypeAlias = Literal[
     "average-shedding",
     "threshold-shedding",
     "filter-hashing",
+    "grape-subscribers",
 ]
 """none: clients stay where they are; naive: random clients to a random broker that is less loaded; padres: the thesis's
 balancing; padres-fast: a plan for all brokers at once; delay: by latency requirements; coordinated: a coordination
-server tells who moves; the others are what other systems do (`trimtab.policies.rivals`)."""
+server tells who moves; grape-subscribers: subscribers go towards their publishers; the others are what other systems do
+(`trimtab.policies.rivals`)."""
 
 Policy: TypeAlias = str
 """One of the above, a relocation policy (pop, grape-load100, grape-delay25, grape-joint ...), or both with a plus."""
@@ -51,8 +53,8 @@ def check_policy(policy: str) -> None:
     Traceback (most recent call last):
     ...
     ValueError: policy: no policy is called grape-load101; expected one of none, naive, padres, padres-fast, \
-delay, coordinated, connection-counts, average-shedding, threshold-shedding, filter-hashing, pop, grape-load100, \
-grape-delay100, grape-joint (or another weight), or one of each kind with a plus
+delay, coordinated, connection-counts, average-shedding, threshold-shedding, filter-hashing, \
+grape-subscribers, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
     """
     if is_own(policy):
         own_policy(policy)
@@ -114,6 +116,11 @@ def agents_of(
             from trimtab.policies.delay.agent import delay_agent
 
             agents.append(delay_agent(delay or DelayConfig(), Random(f"delay {broker} {seed}")))
+        elif part == "grape-subscribers":
+            from trimtab.policies.relocation.subscriber_agent import SubscriberAgent
+
+            rng = Random(f"grape-subscribers {broker} {seed}")
+            agents.append(SubscriberAgent(relocation or RelocationConfig(), rng))
         else:
             agents += _balancing_agents(part, broker, seed, padres, coordination, site)
     return agents
