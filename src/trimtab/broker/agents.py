@@ -145,7 +145,12 @@ class View:
     def capacity(self) -> Capacity:
         """What the broker has."""
         meters = self._broker.meters.config
-        return Capacity(meters.bandwidth_bytes_per_s, meters.memory_bytes, meters.matching_s_per_subscription)
+        return Capacity(
+            meters.bandwidth_bytes_per_s,
+            meters.memory_bytes,
+            meters.matching_s_per_subscription,
+            meters.downlink_bytes_per_s,
+        )
 
     def publication_bytes(self) -> float:
         """The usual size of a publication on the wire."""
@@ -154,6 +159,10 @@ class View:
     def matched_bytes(self) -> float:
         """The size of the publication that is being matched."""
         return self._agents.matched_bytes
+
+    def matched_from(self) -> str:
+        """Where the publication that is being matched came from."""
+        return self._agents.matched_from
 
     def queue_of(self, client: str) -> QueueReading:
         """The output queue for a client."""
@@ -200,6 +209,8 @@ class Agents:
         """Whether an agent follows publications."""
         self.matched_bytes = broker.meters.publication_bytes
         """The size of the publication that is being matched."""
+        self.matched_from = ""
+        """The neighbour that it came from; empty for one of a client here."""
         known: dict[str, int] = {} if former is None else former._sequences
         self._sequences: dict[str, int] = {**known, **{name: known.get(name, 0) for name in self._agents}}
         self._ids: dict[tuple[str, str], str] = {}
@@ -220,8 +231,9 @@ class Agents:
         for name, agent in self._agents.items():
             self._carry_out(name, agent.handle(event, now_s), now_s)
 
-    def matched(self, message: Publish, hops: Sequence[str], now_s: float) -> None:
-        """A publication of a client was matched."""
+    def matched(self, message: Publish, neighbour: str, hops: Sequence[str], now_s: float) -> None:
+        """A publication was matched; it came from a neighbour, or from a client of this broker ("")."""
+        self.matched_from = neighbour
         broker = self._broker
         for name, agent in self._agents.items():
             if agent.observes:

@@ -497,7 +497,7 @@ class Broker:
         effects: list[Effect] = []
         hops = self.tables.hops_for(message.values)
         if agents.inboxes:
-            agents.matched(message, hops, now_s)
+            agents.matched(message, "" if is_from_client else source, hops, now_s)
         if not is_from_client and source in hops:
             hops.remove(source)
         for stage in self.stages:

@@ -32,6 +32,9 @@ class MeterConfig(msgspec.Struct, frozen=True):
     bandwidth_bytes_per_s: float = 125_000_000.0
     """The output bandwidth that ratios refer to: one gigabit per second unless configured."""
 
+    downlink_bytes_per_s: float | None = None
+    """The input bandwidth that ratios refer to; as large as the output bandwidth unless configured."""
+
     memory_bytes: float = 4_000_000_000.0
     """The memory that ratios refer to."""
 

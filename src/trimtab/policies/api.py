@@ -82,6 +82,10 @@ class Host(Protocol):
         """The size of the publication that is being matched, for agents that observe."""
         ...
 
+    def matched_from(self) -> str:
+        """The neighbour that the publication which is being matched came from; empty if a client here published it."""
+        ...
+
     def queue_of(self, client: str) -> QueueReading:
         """The output queue for a client."""
         ...
@@ -130,6 +134,17 @@ class Capacity(msgspec.Struct, frozen=True):
     memory_bytes: float
     matching_s_per_subscription: float | None = None
     """What one subscription is known to add to the matching of a publication; None if only measuring will show."""
+    downlink_bytes_per_s: float | None = None
+    """What it can receive; as much as it can send if nothing else is said."""
+
+    @property
+    def receivable_bytes_per_s(self) -> float:
+        """What it can receive.
+
+        >>> Capacity(1_000.0, 1e9).receivable_bytes_per_s
+        1000.0
+        """
+        return self.bandwidth_bytes_per_s if self.downlink_bytes_per_s is None else self.downlink_bytes_per_s
 
 
 # ---- what an agent is told ----

@@ -17,10 +17,23 @@ from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.relocation.config import RelocationConfig, relocation_of
 from trimtab.policies.user_policies import is_own, own_policy
 
-Balancing: TypeAlias = Literal["none", "naive", "padres", "padres-fast", "delay", "coordinated"]
+Balancing: TypeAlias = Literal[
+    "none",
+    "naive",
+    "padres",
+    "padres-fast",
+    "delay",
+    "coordinated",
+    "connection-counts",
+    "average-shedding",
+    "threshold-shedding",
+    "filter-hashing",
+    "grape-subscribers",
+]
 """none: clients stay where they are; naive: random clients to a random broker that is less loaded; padres: the thesis's
 balancing; padres-fast: a plan for all brokers at once; delay: by latency requirements; coordinated: a coordination
-server tells who moves."""
+server tells who moves; grape-subscribers: subscribers go towards their publishers; the others are what other systems do
+(`trimtab.policies.rivals`)."""
 
 Policy: TypeAlias = str
 """One of the above, a relocation policy (pop, grape-load100, grape-delay25, grape-joint ...), or both with a plus."""
@@ -40,7 +53,8 @@ def check_policy(policy: str) -> None:
     Traceback (most recent call last):
     ...
     ValueError: policy: no policy is called grape-load101; expected one of none, naive, padres, padres-fast, \
-delay, coordinated, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
+delay, coordinated, connection-counts, average-shedding, threshold-shedding, filter-hashing, \
+grape-subscribers, pop, grape-load100, grape-delay100, grape-joint (or another weight), or one of each kind with a plus
     """
     if is_own(policy):
         own_policy(policy)
@@ -102,6 +116,11 @@ def agents_of(
             from trimtab.policies.delay.agent import delay_agent
 
             agents.append(delay_agent(delay or DelayConfig(), Random(f"delay {broker} {seed}")))
+        elif part == "grape-subscribers":
+            from trimtab.policies.relocation.subscriber_agent import SubscriberAgent
+
+            rng = Random(f"grape-subscribers {broker} {seed}")
+            agents.append(SubscriberAgent(relocation or RelocationConfig(), rng))
         else:
             agents += _balancing_agents(part, broker, seed, padres, coordination, site)
     return agents
@@ -131,6 +150,10 @@ def _balancing_agents(  # noqa: PLR0917 (what agents are made of)
 
             rng = Random(f"padres-fast {broker} {seed}")
             return [PadresAgent(padres, rng, name="padres-fast", edge=FastEdge, head=FastHead)]
+        case "connection-counts" | "average-shedding" | "threshold-shedding" | "filter-hashing":
+            from trimtab.policies.rivals.agent import rival_agent
+
+            return [rival_agent(policy, padres, Random(f"{policy} {broker} {seed}"))]
         case "coordinated" if broker == COORDINATOR_NAME:
             from trimtab.policies.multistage.coordinator_agent import CoordinatorAgent  # needs numpy
 

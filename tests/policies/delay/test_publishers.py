@@ -11,7 +11,19 @@ from trimtab.policies.delay.priorities import Reach
 from trimtab.policies.delay.publishers import HeadCandidate, PublisherLoad, PublisherOffload, plan_publishers
 
 CONFIG = DelayConfig()
-FREE = HeadCandidate(name="H2", metrics=HeadMetrics(0.1, 0.1), bandwidth_bytes_per_s=1_000.0)
+
+
+def head(name: str, downlink_ratio: float, uplink_ratio: float, bytes_per_s: float) -> HeadCandidate:
+    """A head with as much bandwidth down as up."""
+    return HeadCandidate(
+        name=name,
+        metrics=HeadMetrics(downlink_ratio, uplink_ratio),
+        bandwidth_bytes_per_s=bytes_per_s,
+        downlink_bytes_per_s=bytes_per_s,
+    )
+
+
+FREE = head("H2", 0.1, 0.1, 1_000.0)
 
 
 def load(publisher: str, reach: Reach, bytes_per_s: float = 50.0) -> PublisherLoad:
@@ -46,8 +58,8 @@ def test_without_an_overload_nobody_goes() -> None:
 
 
 def test_nobody_is_overloaded_by_what_it_takes_and_the_least_loaded_takes_first() -> None:
-    nearly_full = HeadCandidate(name="H3", metrics=HeadMetrics(0.92, 0.1), bandwidth_bytes_per_s=1_000.0)
-    small = HeadCandidate(name="H4", metrics=HeadMetrics(0.05, 0.05), bandwidth_bytes_per_s=55.0)
+    nearly_full = head("H3", 0.92, 0.1, 1_000.0)
+    small = head("H4", 0.05, 0.05, 55.0)
     assert plan(Metric.UPLINK, 1.04, nearly_full, small) == {}
     assert plan(Metric.UPLINK, 1.04, nearly_full, FREE) == {"remote": "H2", "both": "H2"}
 

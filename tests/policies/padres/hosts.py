@@ -18,6 +18,7 @@ class FakeHost:
         self.streams: dict[str, dict[str, int]] = {}
         self.queues: dict[str, QueueReading] = {}
         self.totals = TrafficTotals()
+        self.source = ""
 
     def neighbours(self) -> list[str]:
         """One neighbour."""
@@ -74,6 +75,10 @@ class FakeHost:
     def matched_bytes(self) -> float:
         """The same for all."""
         return 10.0
+
+    def matched_from(self) -> str:
+        """As the test says."""
+        return self.source
 
     def queue_of(self, client: str) -> QueueReading:
         """As the test says."""

@@ -93,7 +93,7 @@ def metrics_with(
     slope_s = edge.capacity.matching_s_per_subscription or 0.0
     rate_per_s = edge.input_rate_per_s + new_share * wanted.rate_per_s
     return EdgeMetrics(
-        edge.metrics.downlink_ratio + new_share * wanted.bytes_per_s / bandwidth,
+        edge.metrics.downlink_ratio + new_share * wanted.bytes_per_s / edge.capacity.receivable_bytes_per_s,
         max(edge.metrics.matching_ratio, rate_per_s * (edge.matching_delay_s + slope_s * subscriptions_count)),
         edge.metrics.uplink_ratio + clients_count * wanted.bytes_per_s / bandwidth,
         edge.metrics.overloaded_queues_count,

@@ -112,14 +112,16 @@ class DelayEdge:
         self._next_read_s = now_s + config.read_every_s
         self._next_tell_s = now_s
         self._next_measure_s = now_s
+        self._learnt: set[tuple[str, str]] = set()
+        """Publishers and clients of whom nothing more is to be learnt until the next measurement."""
         self._notes = PhaseNotes(host.name)
         self._doing, self._decision = "measures its load", ""
         self._decided_s: float | None = None
 
     @property
     def observes(self) -> bool:
-        """Whether a sample is being taken."""
-        return self.phase is not None and self.phase.samples
+        """Always: who publishes what each filter wants is seen from what is matched."""
+        return True
 
     def begin(self) -> list[Action]:
         """Listen to the cluster and to what is said to this broker."""
@@ -174,7 +176,8 @@ class DelayEdge:
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
     ) -> list[Action]:
-        """A publication was matched while a sample is taken."""
+        """A publication was matched; some are sampled."""
+        self._learn(publication[0], values, hops)
         phase = self.phase
         if phase is None or not phase.samples:
             return []
@@ -185,6 +188,19 @@ class DelayEdge:
         if phase.sampler.seen_count > len(phase.values):
             phase.values.append(values)
         return self._sampled(phase, now_s) if phase.sampler.is_over(now_s) else []
+
+    def _learn(self, publisher: str, values: Mapping[str, Value], hops: Sequence[str]) -> None:
+        """Note which filters with a requirement this publisher's publications satisfy."""
+        for hop in hops:
+            if (publisher, hop) in self._learnt:
+                continue
+            filters = self._host.filters_of(hop)
+            for filter in filters:
+                if filter.matches(values):
+                    self.ways.heard(filter, publisher)
+            heard = self.ways.heard_by_filter
+            if all(publisher in heard.get(filter, ()) for filter in filters):
+                self._learnt.add((publisher, hop))
 
     def _sampled(self, phase: Phase, now_s: float) -> list[Action]:
         phase.samples = False
@@ -228,6 +244,10 @@ class DelayEdge:
         demanding = [client for client in host.clients() if any(host.requirements_of(client))]
         known = self.ways.subscriber_round_trips_s
         self.ways.subscriber_round_trips_s = {client: known[client] for client in demanding if client in known}
+        self._learnt.clear()
+        wanted = {filter for client in host.clients() for filter in host.filters_of(client)}
+        heard = self.ways.heard_by_filter
+        self.ways.heard_by_filter = {filter: heard[filter] for filter in heard if filter in wanted}
         self._pings_count += 1
         self._pinged_s = now_s
         asked: list[Action] = [AskRoundTrips(client, (name,), f"{name}/ways") for client in demanding]
@@ -246,9 +266,9 @@ class DelayEdge:
             self._next_measure_s = min(self._next_measure_s, now_s + config.tell_every_s)
         self.queues.read(load, self.ways, self.balancing_s, message_bytes, now_s)
         overloaded = self.queues.overloaded()
-        bandwidth = host.capacity().bandwidth_bytes_per_s
+        downlink = host.capacity().receivable_bytes_per_s
         self._metrics = EdgeMetrics(
-            link_ratio(load.input_rate_per_s * message_bytes, bandwidth),
+            link_ratio(load.input_rate_per_s * message_bytes, downlink),
             load.input_utilization_ratio,
             load.output_utilization_ratio,
             len(overloaded),
@@ -318,6 +338,7 @@ class DelayEdge:
             case Pong(number=number) if number == self._pings_count:
                 self.ways.head_edge_s = one_way_s(now_s - self._pinged_s)
                 self.ways.publisher_head_s, self.ways.head_s = content.publisher_head_s, content.head_s
+                self.ways.publishers = content.ways
                 self._local_publishers = frozenset(content.local_publishers)
                 self._has_other_clusters = content.has_other_clusters
             case Ask(phase=id):

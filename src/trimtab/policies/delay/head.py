@@ -33,6 +33,7 @@ from trimtab.policies.api import (
 from trimtab.policies.delay.allocation import Allocation, EdgeView, Interest, Seen, allocate, interest_of
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.messages import (
+    PUBLISHERS_MAX_COUNT,
     Answer,
     Ask,
     Begin,
@@ -46,6 +47,7 @@ from trimtab.policies.delay.messages import (
     Ping,
     Plan,
     Pong,
+    PublisherWay,
     Refusal,
     Request,
     cluster_address,
@@ -114,6 +116,10 @@ class DelayHead:
         """The last sample, how long it took, and when it ended."""
         self._publisher_round_trips_s: dict[str, float] = {}
         self._next_measure_s = now_s + config.tell_every_s
+        self._remote_ways: dict[str, dict[str, PublisherWay]] = {}
+        """By other head its publishers' ways, up to the arrival here."""
+        self._pings_count = 0
+        self._pinged_s = now_s
         self._decision = ""
         self._decided_s: float | None = None
         self._offload = PublisherOffload(host, config, now_s)
@@ -157,9 +163,9 @@ class DelayHead:
 
     def metrics(self, now_s: float) -> HeadMetrics:
         """Table I, of this moment."""
-        load, bandwidth = self._host.load(now_s), self._host.capacity().bandwidth_bytes_per_s
+        load, downlink = self._host.load(now_s), self._host.capacity().receivable_bytes_per_s
         size_bytes = self._host.publication_bytes()
-        return HeadMetrics(link_ratio(load.input_rate_per_s * size_bytes, bandwidth), load.output_utilization_ratio)
+        return HeadMetrics(link_ratio(load.input_rate_per_s * size_bytes, downlink), load.output_utilization_ratio)
 
     def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
         """Something has happened."""
@@ -209,6 +215,11 @@ class DelayHead:
             known = self._publisher_round_trips_s
             self._publisher_round_trips_s = {client: known[client] for client in publishers if client in known}
             actions += [AskRoundTrips(client, (name,), f"{name}/ways") for client in publishers]
+            self._pings_count += 1
+            self._pinged_s = now_s
+            heads = self._offload.other_heads(now_s)
+            self._remote_ways = {head: ways for head, ways in self._remote_ways.items() if head in heads}
+            actions += [self._say(head, Ping(number=self._pings_count)) for head in heads]
         return actions
 
     def _look_after_itself(self, now_s: float) -> list[Action]:
@@ -294,7 +305,9 @@ class DelayHead:
             metrics = msgspec.structs.replace(
                 load.metrics,
                 uplink_ratio=max(load.metrics.uplink_ratio, booked_bytes_per_s / bandwidth),
-                downlink_ratio=max(load.metrics.downlink_ratio, received.bytes_per_s / bandwidth),
+                downlink_ratio=max(
+                    load.metrics.downlink_ratio, received.bytes_per_s / load.capacity.receivable_bytes_per_s
+                ),
             )
             views.append(
                 EdgeView(
@@ -324,16 +337,14 @@ class DelayHead:
                 self._offload.heard(sender, content, now_s)
                 return []
             case Ping(number=number):
-                farthest_s = max(self._publisher_round_trips_s.values(), default=0.0)
-                load = self._host.load(now_s)
-                pong = Pong(
-                    number=number,
-                    publisher_head_s=one_way_s(farthest_s),
-                    head_s=load.matching_delay_s + load.input_queue_delay_s + load.output_queue_delay_s,
-                    local_publishers=tuple(self._host.publishers()),
-                    has_other_clusters=self._offload.knows_others,
-                )
-                return [self._say(sender, pong)]
+                return [self._say(sender, self._pong(number, now_s, is_edge=sender in self.edges))]
+            case Pong(number=number) if number == self._pings_count:
+                head_head_s = one_way_s(now_s - self._pinged_s)
+                self._remote_ways[sender] = {
+                    publisher: PublisherWay(way.links_s + head_head_s, way.heads_s)
+                    for publisher, way in content.ways.items()
+                }
+                return []
             case Request(phase=id, candidates=candidates):
                 return self._begin_phase(id, sender, candidates, now_s)
             case Answer(phase=id, load=load) if phase is not None and phase.id == id:
@@ -357,6 +368,26 @@ class DelayHead:
                 return [] if phase.clients else self._end_phase(phase, now_s)
             case _:  # late, repeated, or for edges
                 return []
+
+    def _pong(self, number: int, now_s: float, *, is_edge: bool) -> Pong:
+        """What this head knows of the ways before it: of its own publishers, and for edges of those of other clusters,
+        whose publications pass through this head too (t_remote-h)."""
+        load = self._host.load(now_s)
+        head_s = load.matching_delay_s + load.input_queue_delay_s + load.output_queue_delay_s
+        round_trips_s = self._publisher_round_trips_s
+        ways = {name: PublisherWay(one_way_s(trip_s), head_s) for name, trip_s in round_trips_s.items()}
+        if is_edge:
+            for remote in self._remote_ways.values():
+                for name, way in remote.items():
+                    ways.setdefault(name, PublisherWay(way.links_s, way.heads_s + head_s))
+        return Pong(
+            number=number,
+            publisher_head_s=one_way_s(max(round_trips_s.values(), default=0.0)),
+            ways=dict(list(ways.items())[:PUBLISHERS_MAX_COUNT]),
+            head_s=head_s,
+            local_publishers=tuple(self._host.publishers()),
+            has_other_clusters=self._offload.knows_others,
+        )
 
     def _begin_phase(self, id: str, requester: str, candidates: Sequence[str], now_s: float) -> list[Action]:
         known = [name for name in candidates if name in self.edges and name != requester]

@@ -7,7 +7,7 @@ and filters see who says what to whom.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,9 @@ from trimtab.protocol.codec import decode_filter, encode_filter
 DELAY: Final = "DELAY"
 HEADS: Final = "all heads"
 """How cluster-heads are addressed together; names of brokers have no spaces."""
+
+PUBLISHERS_MAX_COUNT: Final = 1_000
+"""Publishers whose ways a head tells; of others the longest way counts."""
 
 FILTERS_MAX_COUNT: Final = 500
 """Filters that a broker tells of what it receives: with more, brokers know less of similarity, and nothing breaks."""
@@ -64,12 +67,30 @@ class Ping(_Content, frozen=True, tag="ping"):
     number: int
 
 
+class PublisherWay(msgspec.Struct, frozen=True):
+    """How long a publisher's publications take until they have left a head."""
+
+    links_s: float
+    """From the publisher to its head, and from there to this one (t_p-h and t_h-h)."""
+
+    heads_s: float
+    """In these heads (t_h, and for a publisher of another cluster t_remote-h as well)."""
+
+    @property
+    def total_s(self) -> float:
+        """Both."""
+        return self.links_s + self.heads_s
+
+
 class Pong(_Content, frozen=True, tag="pong"):
     """The answer, with what the head knows of the ways before it."""
 
     number: int
     publisher_head_s: float
     """The longest way from a publisher of this cluster to the head."""
+
+    ways: Annotated[dict[str, PublisherWay], msgspec.Meta(max_length=PUBLISHERS_MAX_COUNT)] = {}
+    """Of single publishers, of this cluster and of others, as far as they are known."""
 
     head_s: float = 0.0
     """What a publication spends in the head."""

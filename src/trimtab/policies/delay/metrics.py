@@ -7,7 +7,9 @@ Two static thresholds divide the utilisations into three states; queues of an ed
 (`thresholds.py`) and no lower one, its uplink a lower threshold and no higher one, because a full uplink alone delays
 nobody beyond what the queues show.
 
-Deviations: none.
+Up and down are separate resources, each with a bandwidth of its own.
+
+Deviations: of the downlink no queue is known, only how much of it is in use.
 """
 
 from __future__ import annotations

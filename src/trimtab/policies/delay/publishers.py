@@ -42,11 +42,15 @@ class HeadCandidate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     metrics: HeadMetrics
     bandwidth_bytes_per_s: float
+    """Up."""
+    downlink_bytes_per_s: float
 
     def with_publisher(self, load: PublisherLoad) -> HeadCandidate:
         """The same with one more publisher, whose publications it may have to send back to where they came from."""
-        share = load.input_bytes_per_s / self.bandwidth_bytes_per_s
-        metrics = HeadMetrics(self.metrics.downlink_ratio + share, self.metrics.uplink_ratio + share)
+        metrics = HeadMetrics(
+            self.metrics.downlink_ratio + load.input_bytes_per_s / self.downlink_bytes_per_s,
+            self.metrics.uplink_ratio + load.input_bytes_per_s / self.bandwidth_bytes_per_s,
+        )
         return msgspec.structs.replace(self, metrics=metrics)
 
 
@@ -154,6 +158,10 @@ class PublisherOffload:
         fresh = [load for load, heard_s in self._heads.values() if now_s - heard_s < self._config.believed_s]
         return {name: edge for load in fresh for name, edge in load.edges.items()}
 
+    def other_heads(self, now_s: float) -> list[str]:
+        """Heads that were heard of lately."""
+        return [name for name, (_, heard_s) in self._heads.items() if now_s - heard_s < self._config.believed_s]
+
     @property
     def knows_others(self) -> bool:
         """Whether there are other clusters."""
@@ -213,11 +221,18 @@ class PublisherOffload:
             for publisher, seen in self._seen.items()
         ]
         candidates = [
-            HeadCandidate(name=name, metrics=load.metrics, bandwidth_bytes_per_s=load.capacity.bandwidth_bytes_per_s)
+            HeadCandidate(
+                name=name,
+                metrics=load.metrics,
+                bandwidth_bytes_per_s=load.capacity.bandwidth_bytes_per_s,
+                downlink_bytes_per_s=load.capacity.receivable_bytes_per_s,
+            )
             for name, (load, heard_s) in self._heads.items()
             if load.state is State.LOW and now_s - heard_s < self._config.believed_s
         ]
-        bandwidth_bytes_per_s = self._host.capacity().bandwidth_bytes_per_s
+        capacity = self._host.capacity()
+        is_uplink = self._metric is Metric.UPLINK
+        bandwidth_bytes_per_s = capacity.bandwidth_bytes_per_s if is_uplink else capacity.receivable_bytes_per_s
         chosen = plan_publishers(self._metric, metrics, bandwidth_bytes_per_s, loads, candidates, self._config)
         reason = f"overloaded in {self._metric.value} ({_ratio(metrics, self._metric):.0%})"
         if not chosen:

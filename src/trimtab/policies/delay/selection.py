@@ -94,7 +94,8 @@ def accepted_metrics(candidate: Candidate, bundle: Bundle, sample: Sample) -> Ed
     rate_per_s = candidate.input_rate_per_s + sample.rate_per_s(extra)
     matching_s = candidate.matching_delay_s + slope_s * bundle.subscriptions_count
     return EdgeMetrics(
-        candidate.metrics.downlink_ratio + sample.bandwidth_bytes_per_s(extra) / bandwidth,
+        candidate.metrics.downlink_ratio
+        + sample.bandwidth_bytes_per_s(extra) / candidate.capacity.receivable_bytes_per_s,
         max(candidate.metrics.matching_ratio, rate_per_s * matching_s),
         candidate.metrics.uplink_ratio + bundle.output_bytes_per_s / bandwidth,
         candidate.metrics.overloaded_queues_count,
@@ -106,12 +107,12 @@ def metrics_without(
 ) -> EdgeMetrics:
     """The metrics of the overloaded broker without a bundle that it has among others."""
     spared = bundle.bits & only_once([bundle.bits, *(each.bits for each in others)])
-    bandwidth = offering.capacity.bandwidth_bytes_per_s
+    bandwidth, downlink = offering.capacity.bandwidth_bytes_per_s, offering.capacity.receivable_bytes_per_s
     slope_s = offering.capacity.matching_s_per_subscription or 0.0
     rate_per_s = max(offering.input_rate_per_s - sample.rate_per_s(spared), 0.0)
     matching_s = max(offering.matching_delay_s - slope_s * bundle.subscriptions_count, 0.0)
     return EdgeMetrics(
-        max(before.downlink_ratio - sample.bandwidth_bytes_per_s(spared) / bandwidth, 0.0),
+        max(before.downlink_ratio - sample.bandwidth_bytes_per_s(spared) / downlink, 0.0),
         min(before.matching_ratio, rate_per_s * matching_s),
         max(before.uplink_ratio - bundle.output_bytes_per_s / bandwidth, 0.0),
     )

@@ -7,8 +7,8 @@ neighbouring clusters (class GLOBAL_PIE), as ordinary publications with flat att
 something new to say, and often enough not to be forgotten.
 
 Deviations:
-- The utilisation of processor and memory, the input rate and the number of subscriptions are told as well, so that
-  others see why a broker is overloaded and how large it is.
+- The utilisation of processor and memory, the rates and the number of subscriptions are told as well, so that others
+  see why a broker is overloaded and how large it is.
 - A change of status, of the balanced set or of cluster is always worth a message. By the letter of the thesis a load
   index must have changed too, but then a broker that becomes available might not be noticed.
 - A broker that has nothing new to say repeats itself after two periods, whatever its status, so that it is not
@@ -45,6 +45,8 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     cpu_utilization_ratio: float = 0.0
     memory_utilization_ratio: float = 0.0
     input_rate_per_s: float = 0.0
+    output_rate_per_s: float = 0.0
+    """Publications that it sends, all receivers together."""
     subscription_count: int = 0
     client_count: int = 0
     balanced_with: tuple[str, ...] = ()
@@ -111,10 +113,18 @@ def broker_load(
         cpu_utilization_ratio=resources.cpu_utilization_ratio,
         memory_utilization_ratio=resources.memory_utilization_ratio,
         input_rate_per_s=resources.input_rate_per_s,
+        output_rate_per_s=_publications_per_s(resources),
         subscription_count=resources.subscription_count,
         client_count=client_count,
         balanced_with=tuple(sorted(balanced_with)),
     )
+
+
+def _publications_per_s(resources: BrokerResources) -> float:
+    """What is sent, in publications of the size of those that come in."""
+    if resources.input_rate_bytes_per_s <= 0:
+        return 0.0
+    return resources.output_rate_bytes_per_s * resources.input_rate_per_s / resources.input_rate_bytes_per_s
 
 
 _BROKER_NAMES: Final = {
@@ -127,6 +137,7 @@ _BROKER_NAMES: Final = {
     "cpu_utilization_ratio": "cpuRatio",
     "memory_utilization_ratio": "memoryRatio",
     "input_rate_per_s": "inputRate",
+    "output_rate_per_s": "outputRate",
     "subscription_count": "subscriptions",
     "client_count": "clients",
     "balanced_with": "balancedSet",

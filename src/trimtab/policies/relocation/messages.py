@@ -17,7 +17,7 @@ import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.policies.relocation.grape_joint import PathChange
-from trimtab.policies.relocation.grape_tracing import BrokerTrace
+from trimtab.policies.relocation.grape_tracing import BrokerTrace, Room
 from trimtab.policies.relocation.pop_selection import Walk
 
 RELOCATION: Final = "RELOCATION"
@@ -101,8 +101,15 @@ class RoomAnswer(RelocationMessage, frozen=True, tag="room-answer"):
     full: str = ""
 
 
+class BrokerRoom(RelocationMessage, frozen=True, tag="room"):
+    """What the sender carries and can carry, for subscribers that might come."""
+
+    room: Room
+
+
 AnyRelocation: TypeAlias = (
     TraceResult
+    | BrokerRoom
     | RelocationRequest
     | RelocationAnswer
     | TraceRequest

@@ -255,8 +255,26 @@ class ScenarioRun:
                 self._at(publish.at_s + number * publish.every_s, world.publish, publish.publisher, publication)
         for move in scenario.move:
             self._at(move.at_s, world.move, move.subscriber, move.broker)
+        for drain in scenario.drain:
+            self._at(drain.at_s, self._drain, drain.broker)
         for fault in scenario.fault:
             world.add_fault(fault)
+
+    def _drain(self, name: str) -> None:
+        """Send a broker's subscribers to the other edge-brokers, in turn."""
+        world = self.world
+        neighbours = {
+            each: [peer for peer in host.broker.peers.values() if peer.role == "broker"]
+            for each, host in world.brokers.items()
+        }
+        others = [each for each, known in neighbours.items() if len(known) == 1 and each != name]
+        served = [
+            peer.name
+            for peer in world.brokers[name].broker.peers.values()
+            if peer.role == "client" and peer.subscriptions
+        ]
+        for number, client in enumerate(served if others else ()):
+            world.move(client, others[number % len(others)])
 
     def _agents_of(self, name: str) -> Sequence[Agent]:
         scenario = self.scenario

@@ -162,6 +162,13 @@ class MovePart(_Part, frozen=True, kw_only=True):
     broker: str
 
 
+class DrainPart(_Part, frozen=True, kw_only=True):
+    """`[[drain]]`: as if before a restart, a broker's subscribers are sent to the other edge-brokers in turn."""
+
+    at_s: float
+    broker: str
+
+
 class Scenario(_Part, frozen=True, kw_only=True):
     """A whole scenario file."""
 
@@ -218,6 +225,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     rate: list[RatePart] = []
     publish: list[PublishPart] = []
     move: list[MovePart] = []
+    drain: list[DrainPart] = []
     fault: list[Fault] = []
 
 

@@ -30,6 +30,10 @@ class Capacity(msgspec.Struct, frozen=True):
     cpu_mhz: float | None = None
     memory_mb: float | None = None
     bandwidth_mbps: float | None = None
+    """Of what it sends."""
+
+    downlink_mbps: float | None = None
+    """Of what it receives: what policies compare its input with, where that is not `bandwidth_mbps`; nothing waits."""
 
 
 def matching_delay_s(subscriptions_count: int, cpu_mhz: float | None) -> float:

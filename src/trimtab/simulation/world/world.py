@@ -410,6 +410,8 @@ def _measured(config: BrokerConfig, capacity: Capacity) -> BrokerConfig:
     meters = config.meters
     if capacity.bandwidth_mbps:
         meters = msgspec.structs.replace(meters, bandwidth_bytes_per_s=capacity.bandwidth_mbps * 1e6 / 8)
+    if capacity.downlink_mbps:
+        meters = msgspec.structs.replace(meters, downlink_bytes_per_s=capacity.downlink_mbps * 1e6 / 8)
     if capacity.memory_mb:
         meters = msgspec.structs.replace(meters, memory_bytes=capacity.memory_mb * 1e6)
     if capacity.cpu_mhz:
