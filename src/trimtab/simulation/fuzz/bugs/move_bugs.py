@@ -58,10 +58,11 @@ def _move_before_acceptance() -> list[Patch]:
     original = ClientMoves.ask_when_ready
 
     def ask_when_ready(self: ClientMoves, move: Move, now_s: float) -> None:
-        session = self._session
-        unaccepted, session.unaccepted = session.unaccepted, type(session.unaccepted)()
+        unaccepted = self._session.unaccepted
+        hidden = list(unaccepted)
+        unaccepted.clear()
         original(self, move, now_s)
-        session.unaccepted = unaccepted
+        unaccepted.extend(hidden)
 
     return [(ClientMoves, "ask_when_ready", ask_when_ready)]
 
