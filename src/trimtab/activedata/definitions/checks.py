@@ -107,7 +107,9 @@ def check_whole(
         views.show_arrow("_checked_subscriptions", _one_row(schema, values), None)
         try:
             plain = _with_times(_without_is_new(text))
-            columns = views.session.sql(plain, args={each.name: example_value(each.type) for each in parameters}).columns
+            columns = views.session.sql(
+                plain, args={each.name: example_value(each.type) for each in parameters}
+            ).columns
         except PySparkException as error:
             raise placed_error(error, text, 0, len(text)) from None
         try:
