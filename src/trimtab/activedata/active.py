@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from trimtab.activedata.definitions.checks import check_arguments, check_body
+from trimtab.activedata.definitions.bodies import parse_body
+from trimtab.activedata.definitions.checks import check_arguments, check_body, check_whole
 from trimtab.activedata.definitions.data_statements import AlterDataset, Copy, DataStatement, Delete, Put, Update
-from trimtab.activedata.definitions.fields import Scalar, ValueMistake
+from trimtab.activedata.definitions.fields import Field, Scalar, ValueMistake
 from trimtab.activedata.definitions.statements import (
     CreateBroker,
     CreateChannel,
@@ -30,14 +32,15 @@ from trimtab.activedata.definitions.statements import (
     parse_statements,
 )
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
-from trimtab.activedata.execution.channel_queries import Dataset, compile_channel
-from trimtab.activedata.execution.channels import RunningChannel
+from trimtab.activedata.execution.channel_queries import ChannelQuery, Dataset, compile_channel
+from trimtab.activedata.execution.channels import ChannelOptions, RunningChannel
 from trimtab.activedata.execution.engine import Engine
-from trimtab.activedata.execution.executions import Execution
+from trimtab.activedata.execution.executions import STATE_NOTE, Execution
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings
 from trimtab.activedata.execution.spark_errors import placed_error
 from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
+from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState, compile_whole, is_whole
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
 from trimtab.activedata.feeds.overlay_feed import OverlayAdapter
 from trimtab.activedata.record_statements import RecordStatements
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
 
 RETAIN_S: Final = 86_400.0
 """Results are kept for a day unless a channel says otherwise."""
+
+OPTIONS_NOTE: Final = "CHANNEL OPTIONS"
+"""In the catalog: how a channel was defined beyond its body."""
 
 QUERY_ROWS_MAX_COUNT: Final = 100_000
 
@@ -206,12 +212,12 @@ class ActiveData:
             if each.if_not_exists:
                 return Answer(f"channel {each.name} exists")
             raise StatementError(text, start, f"there is a channel {each.name!r} already")
-        known = {name: Dataset(d.entry.name, d.entry.fields, d.entry.active) for name, d in self.datasets.items()}
         try:
-            query, body = compile_channel(each.body, each.parameters, known)
-            columns = self.views.asked(lambda: check_body(self.views, self.datasets, body, query, each.parameters))
+            query = self._compiled(each.body, each.parameters, repetitive=each.repetitive)
+            columns = self.views.asked(lambda: self._checked(each, query))
         except StatementError as error:
             raise StatementError(text, each.body_start + error.position, error.reason) from None
+        driver = self.datasets.get(query.driver.lower())
         entry = self.catalog.add_channel(
             ChannelEntry(
                 id=0,
@@ -223,16 +229,35 @@ class ActiveData:
                 driver=query.driver,
                 lookups=query.lookups,
                 columns=columns,
-                position=self.datasets[query.driver.lower()].last_sequence,
+                position=driver.last_sequence if driver is not None and isinstance(query, ChannelQuery) else 0,
             )
         )
+        options = ChannelOptions(repetitive=each.repetitive, push=each.push)
+        if options != ChannelOptions():
+            self.catalog.set_note(OPTIONS_NOTE, entry.id, msgspec.json.encode(options).decode())
+        if isinstance(query, WholeQuery):
+            positions = {name: self.datasets[name].last_sequence for name in query.new_in}
+            state = WholeState(0, int(time.time() * 1e6), positions)
+            self.catalog.set_note(STATE_NOTE, entry.id, msgspec.json.encode(state).decode())
         self._run_channel(entry)
         kind = "continuous channel" if each.period_s is None else f"channel, every {each.period_s:g} s,"
-        return Answer(f"{kind} {each.name} created")
+        return Answer(f"{'repetitive ' if each.repetitive else ''}{kind} {each.name} created")
+
+    def _compiled(self, body: str, parameters: tuple[Field, ...], *, repetitive: bool) -> ChannelQuery | WholeQuery:
+        known = self._known_datasets()
+        if is_whole(body, repetitive=repetitive):
+            return compile_whole(body, parameters, known, repetitive=repetitive)
+        return compile_channel(body, parameters, known)[0]
+
+    def _checked(self, each: CreateChannel, query: ChannelQuery | WholeQuery) -> tuple[str, ...]:
+        if isinstance(query, WholeQuery):
+            return check_whole(self.views, self.datasets, each.body, query, each.parameters)
+        return check_body(self.views, self.datasets, parse_body(each.body), query, each.parameters)
 
     def _run_channel(self, entry: ChannelEntry) -> RunningChannel:
-        known = {name: Dataset(d.entry.name, d.entry.fields, d.entry.active) for name, d in self.datasets.items()}
-        query, _ = compile_channel(entry.body, entry.parameters, known)
+        noted = self.catalog.note(OPTIONS_NOTE, entry.id)
+        options = ChannelOptions() if noted is None else msgspec.json.decode(noted, type=ChannelOptions)
+        query = self._compiled(entry.body, entry.parameters, repetitive=options.repetitive)
         position = max(entry.position, self.results_store.channel_position(entry.id))
         suspended = self.catalog.suspended()
         rows = (
@@ -241,9 +266,22 @@ class ActiveData:
             if each.id not in suspended
         )
         table = SubscriptionTable(entry.id, entry.parameters, rows)
-        channel = RunningChannel(msgspec.structs.replace(entry, position=position), query, table, time.monotonic())
+        new_in = query.new_in if isinstance(query, WholeQuery) else ()
+        channel = RunningChannel(
+            msgspec.structs.replace(entry, position=position),
+            query,
+            table,
+            time.monotonic(),
+            options=options,
+            state=self.engine.executions.state_of(entry.id, new_in) if isinstance(query, WholeQuery) else None,
+        )
         self.engine.add(channel)
         return channel
+
+    def _known_datasets(self) -> dict[str, Dataset]:
+        """What queries must know of the datasets, by name in lower case."""
+        entries = {name: each.entry for name, each in self.datasets.items()}
+        return {name: Dataset(each.name, each.fields, each.active, each.keys) for name, each in entries.items()}
 
     def _drop(self, each: Drop, text: str, start: int) -> Answer:
         try:
@@ -373,10 +411,11 @@ class ActiveData:
         if self.publishing.publishes(self.catalog.broker(broker)):
             announcement(entry)
         running = self.engine.channels[entry.name.lower()]
-        dataset = self.datasets[running.query.driver.lower()]
-        with dataset.lock:
+        dataset = self.datasets.get(running.query.driver.lower())
+        with nullcontext() if dataset is None else dataset.lock:
+            since = 0 if dataset is None else dataset.last_sequence
             broker_id = self.catalog.broker(broker).id
-            made, new = self.catalog.subscribe(entry.id, broker_id, checked, dataset.last_sequence)
+            made, new = self.catalog.subscribe(entry.id, broker_id, checked, since)
             running.subscriptions.add([SubscriptionRow(each.id, each.since, each.arguments) for each in new])
         return made
 
@@ -400,10 +439,11 @@ class ActiveData:
         if subscription not in self.catalog.suspended():
             raise NotFoundError(f"subscription {subscription} is not suspended")
         running = next(each for each in self.engine.channels.values() if each.entry.id == entry.channel)
-        dataset = self.datasets[running.query.driver.lower()]
-        with dataset.lock:
-            self.catalog.resume(subscription, dataset.last_sequence)
-            running.subscriptions.resume(SubscriptionRow(entry.id, dataset.last_sequence, entry.arguments))
+        dataset = self.datasets.get(running.query.driver.lower())
+        with nullcontext() if dataset is None else dataset.lock:
+            since = 0 if dataset is None else dataset.last_sequence
+            self.catalog.resume(subscription, since)
+            running.subscriptions.resume(SubscriptionRow(entry.id, since, entry.arguments))
 
     def _suspend(self, channel: RunningChannel, subscription: int, reason: str) -> None:
         self.catalog.suspend(subscription, reason, time.time())
@@ -454,8 +494,7 @@ class ActiveData:
             behind = [
                 each.entry.name
                 for each in self.engine.channels.values()
-                if each.entry.period_s is None
-                and (each.busy or each.position < self.datasets[each.query.driver.lower()].last_sequence)
+                if each.entry.period_s is None and (each.busy or self.engine.waiting_count(each) > 0)
             ]
             if not behind:
                 return

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trimtab.activedata.definitions.bodies import Body
+from trimtab.activedata.definitions.bodies import Body, closed_part
 from trimtab.activedata.definitions.fields import Field, Scalar, ValueMistake, arrow_type, check_value, example_value
+from trimtab.activedata.definitions.tokens import split_tokens
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.channel_queries import ChannelQuery, parameter_column
-from trimtab.activedata.execution.spark_errors import placed_error
+from trimtab.activedata.execution.executions import plan_text
+from trimtab.activedata.execution.spark_errors import placed_error, spark_reason
 from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.execution.whole_queries import TIMES, WholeQuery, WholeState
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
 from trimtab.activedata.storage.datasets import StoredDataset
 
@@ -68,11 +72,87 @@ def check_body(
             frame.toArrow()
         except PySparkException as error:
             raise placed_error(error, body.text, 0, len(body.text)) from None
+    _refuse_twice(body.text, columns)
+    return columns
+
+
+def _refuse_twice(text: str, columns: tuple[str, ...]) -> None:
     folded = [name.lower() for name in columns]
     for index, name in enumerate(columns):
         if folded.index(name.lower()) != index:
-            raise StatementError(body.text, 0, f"two result fields are named {name!r}; name one of them with AS")
-    return columns
+            raise StatementError(text, 0, f"two result fields are named {name!r}; name one of them with AS")
+
+
+def check_whole(
+    views: SparkViews,
+    datasets: Mapping[str, StoredDataset],
+    text: str,
+    query: WholeQuery,
+    parameters: tuple[Field, ...],
+) -> tuple[str, ...]:
+    """Let Spark check a body that runs as a whole; answers the names of its result fields.
+
+    What Spark cannot take apart into joins, so that all subscriptions are one query, is refused.
+    """
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+
+    with views.lock:
+        for name in query.datasets:
+            dataset = datasets[name.lower()]
+            views.show_store(dataset.entry.name, dataset.store, cached=not dataset.entry.active)
+        own = [pa.field(parameter_column(each.name), arrow_type(each.type)) for each in parameters]
+        schema = pa.schema([pa.field("_subscription", pa.int64()), pa.field("_since", pa.int64()), *own])
+        values = [0, 0, *(example_value(each.type) for each in parameters)]
+        views.show_arrow("_checked_subscriptions", _one_row(schema, values), None)
+        try:
+            plain = _with_times(_without_is_new(text))
+            columns = views.session.sql(
+                plain, args={each.name: example_value(each.type) for each in parameters}
+            ).columns
+        except PySparkException as error:
+            raise placed_error(error, text, 0, len(text)) from None
+        try:
+            frame = views.session.sql(query.text("`_checked_subscriptions`", WholeState(), WholeState()))
+            plan_text(frame)
+        except PySparkException as error:
+            reason = spark_reason(error).partition("] ")[0].strip("[")
+            raise StatementError(
+                text,
+                _nested_parameter(text),
+                "parameters cannot stand in this place: all subscriptions are one query, and Spark cannot take this "
+                f"body apart for them ({reason}); join what the nested query reads instead",
+            ) from None
+    shown = tuple(name for name in columns if name != "_sequence")
+    _refuse_twice(text, shown)
+    return shown
+
+
+def _nested_parameter(text: str) -> int:
+    """Where the first parameter stands that is deepest in brackets: the likely reason why Spark cannot go on."""
+    depth, deepest, at = 0, -1, 0
+    for token in split_tokens(text):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if token.kind == "parameter" and depth > deepest:
+            deepest, at = depth, token.start
+    return at
+
+
+def _without_is_new(text: str) -> str:
+    """A body with each is_new(...) as true, every character at its place."""
+    tokens = split_tokens(text)
+    for index, token in enumerate(tokens[:-1]):
+        if token.text.lower() == "is_new" and tokens[index + 1].text == "(":
+            last = tokens[index + 2 + len(closed_part(tokens, index + 1))]
+            text = text[: token.start] + "true".ljust(last.end - token.start) + text[last.end :]
+    return text
+
+
+def _with_times(text: str) -> str:
+    """A body with the times of executions as now(), every character at its place."""
+    for name in TIMES:
+        text = re.sub(rf"\b{name}\b", "now".ljust(len(name)), text, flags=re.IGNORECASE)
+    return text
 
 
 def _one_row(schema: pa.Schema, values: list[object]) -> pa.Table:

@@ -86,9 +86,10 @@ class SwitchFeed(msgspec.Struct, frozen=True):
 
 
 class CreateChannel(msgspec.Struct, frozen=True):
-    """`CREATE [CONTINUOUS] CHANNEL name(parameter TYPE, ...) [PERIOD n SECONDS] [RETAIN n DAYS] AS SELECT ...`.
+    """`CREATE [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL name(parameter TYPE, ...) [PERIOD n SECONDS] ... AS SELECT ...`.
 
-    A channel without a period is continuous. `body_start` is where the body stands in the text.
+    A channel without a period is continuous. A repetitive one runs its whole body each period, any other sees new
+    records only. `body_start` is where the body stands in the text.
     """
 
     name: str
@@ -98,6 +99,8 @@ class CreateChannel(msgspec.Struct, frozen=True):
     body: str
     body_start: int = 0
     if_not_exists: bool = False
+    repetitive: bool = False
+    push: bool = False
 
 
 class CreateBroker(msgspec.Struct, frozen=True):
@@ -238,7 +241,7 @@ def _create(reader: TokenReader) -> Statement:
         return _dataset(reader, active)
     if reader.skip("FEED"):
         return _feed(reader)
-    if reader.at("CONTINUOUS") or reader.at("REPETITIVE") or reader.at("CHANNEL"):
+    if reader.at("CONTINUOUS") or reader.at("REPETITIVE") or reader.at("CHANNEL") or reader.at("PUSH"):
         return _channel(reader)
     if reader.at("PUBLISHING") or reader.at("BROKER"):
         publishes = reader.skip("PUBLISHING")
@@ -248,7 +251,7 @@ def _create(reader: TokenReader) -> Statement:
         reader.need("AT")
         at = reader.next.start
         return CreateBroker(name, reader.need_string("the broker's address"), if_not_exists, publishes, at)
-    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS] CHANNEL or [PUBLISHING] BROKER")
+    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL or [PUBLISHING] BROKER")
 
 
 def _own_name(reader: TokenReader, what: str) -> Token:
@@ -371,8 +374,8 @@ def _feed(reader: TokenReader) -> CreateFeed:
 
 def _channel(reader: TokenReader) -> CreateChannel:
     continuous = reader.skip("CONTINUOUS")
-    if not continuous:
-        reader.skip("REPETITIVE")
+    repetitive = not continuous and reader.skip("REPETITIVE")
+    push = reader.skip("PUSH")
     reader.need("CHANNEL")
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
     name = _own_name(reader, "the channel's name").text
@@ -391,10 +394,10 @@ def _channel(reader: TokenReader) -> CreateChannel:
     if not continuous and period_s is None:
         raise reader.expected("PERIOD n SECONDS (or CREATE CONTINUOUS CHANNEL)")
     reader.need("AS")
-    if not reader.at("SELECT"):
+    if not reader.at("SELECT") and not reader.at("WITH"):
         raise reader.expected("SELECT")
     body, body_start = _rest(reader)
-    return CreateChannel(name, parameters, period_s, retain_s, body, body_start, if_not_exists)
+    return CreateChannel(name, parameters, period_s, retain_s, body, body_start, if_not_exists, repetitive, push)
 
 
 def _subscribe(reader: TokenReader) -> Subscribe:

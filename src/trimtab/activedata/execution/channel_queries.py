@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from trimtab.activedata.definitions.aggregates import has_aggregate, window_starts
 from trimtab.activedata.definitions.bodies import Body, Conjunct, FromItem, closed_part, parse_body, split_at
 from trimtab.activedata.definitions.fields import Field
 from trimtab.activedata.definitions.tokens import Token
@@ -38,6 +39,7 @@ class Dataset(msgspec.Struct, frozen=True):
     name: str
     fields: tuple[Field, ...]
     active: bool
+    keys: tuple[str, ...] = ()
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -62,6 +64,8 @@ class ChannelQuery(msgspec.Struct, frozen=True):
     inner: str
     inner_for_few: str
     is_lasting: bool
+    groups: bool
+    """Whether rows are put together, so that Spark exchanges them between tasks."""
     radius_parameters: tuple[str | None, ...]
 
     def text(
@@ -110,6 +114,7 @@ class _Compiler:
                 driver, where, grids, self._order_for_few(driver, where, grids), self._broadcast_hint(driver)
             ),
             is_lasting=is_lasting([token.text for token in self.body.tokens if token.kind == "word"]),
+            groups=self._groups() or any(window_starts(each) for each in self.body.select),
             radius_parameters=tuple(each.radius_parameter for each in grids),
         )
 
@@ -137,15 +142,37 @@ class _Compiler:
         conditions += [self._cells(n, g) for n, g in enumerate(grids) if g.spread not in outer_names]
         record = f"{_quoted(driver.alias)}.`_sequence`"
         conditions.append(f"{record} > {SUBSCRIPTIONS}.`_since`")
+        grouping = [f"{SUBSCRIPTIONS}.`_subscription`"] if self._groups() else []
+        if grouping and self._groups_each_record(driver):
+            grouping.append(record)
+        elif grouping:
+            record = f"max({record})"
         inner = (
             f"SELECT {hint}{SUBSCRIPTIONS}.`_subscription`, {record} AS `_record`, {self._select()} "
             f"FROM {joins} WHERE {' AND '.join(conditions)}"
         )
-        if self.body.group_by:
-            inner += f" GROUP BY {SUBSCRIPTIONS}.`_subscription`, {record}, {self._sql(self.body.group_by)}"
+        if grouping:
+            inner += f" GROUP BY {', '.join(grouping)}"
+            inner += f", {self._sql(self.body.group_by)}" if self.body.group_by else ""
         if self.body.having:
             inner += f" HAVING {self._sql(self.body.having)}"
         return inner
+
+    def _groups(self) -> bool:
+        """Whether the body puts rows together: its aggregates are per subscription and per execution."""
+        return bool(self.body.group_by) or any(map(has_aggregate, (*self.body.select, self.body.having)))
+
+    def _groups_each_record(self, driver: FromItem) -> bool:
+        """Whether each group is of one new record, because the key of its dataset is among what is grouped by."""
+        dataset = self._dataset(driver)
+        named: set[str] = set()
+        for part in split_at(self.body.group_by, ","):
+            texts = [token.text.strip("`").lower() for token in part]
+            if len(texts) == 3 and texts[:2] == [driver.alias.lower(), "."]:
+                named.add(texts[2])
+            elif len(texts) == 1 and self._relations_of(part) == {driver.alias.lower()}:
+                named.add(texts[0])
+        return bool(dataset.keys) and {key.lower() for key in dataset.keys} <= named
 
     def _refuse(self, position: int, reason: str) -> StatementError:
         return StatementError(self.body.text, position, reason)
@@ -203,6 +230,7 @@ class _Compiler:
         text = ""
         end = tokens[0].start if tokens else 0
         index = 0
+        windows = set(window_starts(tokens))
         while index < len(tokens):
             token = tokens[index]
             text += " " if token.start > end else ""
@@ -213,11 +241,22 @@ class _Compiler:
             elif token.kind == "parameter":
                 text += f"{SUBSCRIPTIONS}.{_quoted(parameter_column(self.parameters[token.text[1:].lower()].name))}"
                 index += 1
+            elif index in windows:
+                text += self._window_start(tokens, index)
+                index += 3 if self._is_partitioned(tokens, index) else 1
             else:
                 text += token.text
                 index += 1
             end = tokens[index - 1].end
         return text
+
+    def _is_partitioned(self, tokens: tuple[Token, ...] | list[Token], opening: int) -> bool:
+        return [token.upper for token in tokens[opening + 1 : opening + 3]] == ["PARTITION", "BY"]
+
+    def _window_start(self, tokens: tuple[Token, ...] | list[Token], opening: int) -> str:
+        """The beginning of a window, which holds rows of one subscription only."""
+        own = f"(PARTITION BY {SUBSCRIPTIONS}.`_subscription`"
+        return f"{own}," if self._is_partitioned(tokens, opening) else f"{own} "
 
     def _distance(self, tokens: tuple[Token, ...] | list[Token], index: int) -> tuple[str, int] | None:
         """The distance that starts at a token, written out: Spark needs long to put a function of SQL in its place."""

@@ -9,6 +9,7 @@ import msgspec
 from trimtab.activedata.execution.batch_sizes import BatchSize
 from trimtab.activedata.execution.channel_queries import ChannelQuery
 from trimtab.activedata.execution.spark_views import SubscriptionTable
+from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
 
 SLOW_S: Final = 1.0
@@ -34,12 +35,31 @@ class ChannelMeters(msgspec.Struct):
     error: str | None = None
 
 
+class ChannelOptions(msgspec.Struct, frozen=True):
+    """How a channel was defined beyond its body: whether it runs all of it, and whether its results are pushed."""
+
+    repetitive: bool = False
+    push: bool = False
+
+
 class RunningChannel:
     """A channel with its compiled query, its subscriptions and its schedule."""
 
-    def __init__(self, entry: ChannelEntry, query: ChannelQuery, table: SubscriptionTable, now_s: float) -> None:
+    def __init__(
+        self,
+        entry: ChannelEntry,
+        query: ChannelQuery | WholeQuery,
+        table: SubscriptionTable,
+        now_s: float,
+        *,
+        options: ChannelOptions | None = None,
+        state: WholeState | None = None,
+    ) -> None:
         self.entry = entry
         self.query = query
+        self.options = options or ChannelOptions()
+        self.state = state or WholeState()
+        """How far a channel is that runs its whole body."""
         self.subscriptions = table
         self.position = entry.position
         self.meters = ChannelMeters()
@@ -52,11 +72,22 @@ class RunningChannel:
         """Whether its execution lets tasks write the results."""
         self.is_apart = False
         """Whether it runs by itself, so that it delays no other channel."""
-        self.is_scattered = entry_groups(query)
+        self.is_scattered = isinstance(query, WholeQuery) or query.groups
         """Whether its query spreads the results of one subscription over tasks in no order."""
         self.slow_count = 0
         self.strikes: dict[int, int] = {}
         """By subscription: records in a row that failed with it alone."""
+
+    @property
+    def whole(self) -> WholeQuery | None:
+        """The query of a channel that runs its whole body."""
+        return self.query if isinstance(self.query, WholeQuery) else None
+
+    @property
+    def record_query(self) -> ChannelQuery:
+        """The query of a channel that sees new records."""
+        assert isinstance(self.query, ChannelQuery)
+        return self.query
 
     def payload_sql(self) -> str:
         """The expression that makes a notification's fields one JSON text."""
@@ -73,8 +104,3 @@ class RunningChannel:
             self.slow_count = min(0, self.slow_count) - 1
             if self.slow_count <= -SLOW_IN_A_ROW_COUNT:
                 self.is_apart = False
-
-
-def entry_groups(query: ChannelQuery) -> bool:
-    """Whether a query groups, so that Spark exchanges rows between tasks."""
-    return " GROUP BY " in query.inner

@@ -39,6 +39,7 @@ APART_COUNT: Final = 2
 """Lanes for channels that run apart."""
 
 WATCH_EVERY_S: Final = 1.0
+IDLE_MAX_S: Final = 600.0
 RETENTION_EVERY_S: Final = 600.0
 
 DeadLetter = Callable[[RunningChannel, "pa.Table", str], None]
@@ -122,7 +123,7 @@ class Engine:
                 now_s = time.monotonic()
                 ready, next_s = due(now_s)
                 while not self._is_stopping and not ready:
-                    self._news.wait(None if next_s is None else max(0.0, next_s - now_s))
+                    self._news.wait(None if next_s is None else min(IDLE_MAX_S, max(0.0, next_s - now_s)))
                     now_s = time.monotonic()
                     ready, next_s = due(now_s)
                 if self._is_stopping:
@@ -142,8 +143,13 @@ class Engine:
                     self._news.notify_all()
 
     def waiting_count(self, channel: RunningChannel) -> int:
-        """How many records a channel has not seen."""
-        return self._datasets[channel.query.driver.lower()].last_sequence - channel.position
+        """How many records a channel has not seen; whole bodies count as one that is there when they should run."""
+        if channel.whole is None:
+            return self._datasets[channel.query.driver.lower()].last_sequence - channel.position
+        if channel.options.repetitive:
+            return min(1, channel.subscriptions.count)
+        seen = channel.state.positions
+        return int(any(self._datasets[name].last_sequence > seen.get(name, 0) for name in channel.whole.new_in))
 
     def _next_count(self, channel: RunningChannel) -> int:
         """How many records its next execution takes."""
@@ -204,6 +210,9 @@ class Engine:
         """Execute channels once, those together that stand at the same place."""
         groups: dict[tuple[str, int], list[RunningChannel]] = {}
         for channel in channels:
+            if channel.whole is not None:
+                self._execute_whole(channel, lane)
+                continue
             groups.setdefault((channel.query.driver, channel.position), []).append(channel)
         for (driver, position), group in groups.items():
             dataset = self._datasets[driver.lower()]
@@ -238,6 +247,16 @@ class Engine:
             return
         for channel in group:
             channel.took(time.monotonic() - started_s, alone=len(group) == 1)
+
+    def _execute_whole(self, channel: RunningChannel, lane: Lane) -> None:
+        started_s = time.monotonic()
+        now = self.executions.next_state(channel)
+        try:
+            self.executions.run_whole(channel, now, lane)
+        except Exception as error:
+            self._failures.handle_whole(channel, now, error, lane)
+            return
+        channel.took(time.monotonic() - started_s, alone=True)
 
     # The watch
 

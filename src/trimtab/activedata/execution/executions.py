@@ -26,6 +26,7 @@ from trimtab.activedata.execution.lanes import Lane
 from trimtab.activedata.execution.query_plans import KEPT_SUBSCRIPTIONS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
 from trimtab.activedata.execution.result_tasks import POSITIONS_PER_TASK, TaskLimits, Written, write_results
 from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.execution.whole_queries import WholeState
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.results import Results
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 KEPT_PLAN: Final = "kept plan"
 PLANNED: Final = "planned"
 TASKS: Final = "tasks"
+
+STATE_NOTE: Final = "CHANNEL STATE"
+"""In the catalog: how far a channel is that runs its whole body, if its last executions gave no results."""
 
 TASKS_FROM_RESULTS_COUNT: Final = 50_000
 """From so many expected results on, tasks write them."""
@@ -100,6 +104,8 @@ class Executions:
     def takes_tasks(self, channel: RunningChannel, records_count: int) -> bool:
         """Whether tasks should write the results of a channel for so many records."""
         count = channel.subscriptions.count
+        if channel.whole is not None and channel.size.results_per_record is None:
+            return False
         if records_count > RECORDS_MAX_COUNT:
             return True
         return channel.size.expected_count(records_count, count) > TASKS_FROM_RESULTS_COUNT
@@ -120,7 +126,7 @@ class Executions:
         if (
             records.num_rows <= RECORDS_MAX_COUNT
             and subscriptions_count <= KEPT_SUBSCRIPTIONS_MAX_COUNT
-            and all(channel.query.is_lasting for channel in group)
+            and all(channel.record_query.is_lasting for channel in group)
         ):
             rows = self._ask_prepared(group, records, subscriptions_count, lane)
             if rows is not None:
@@ -161,23 +167,94 @@ class Executions:
             source, radii = channel.subscriptions.show(self.views, without_ended=not few_records)
             if part is not None:
                 source = f"(SELECT * FROM {source} WHERE `_subscription` BETWEEN {part[0]} AND {part[1]})"
-            inner = channel.query.text(new_view, source, radii, few_records=few_records)
+            inner = channel.record_query.text(new_view, source, radii, few_records=few_records)
             parts.append(
                 f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
                 f"{channel.payload_sql()} AS payload FROM ({inner}) q"
             )
         return " UNION ALL ".join(parts)
 
+    # Whole bodies
+
+    def run_whole(self, channel: RunningChannel, now: WholeState, lane: Lane, rows: pa.Table | None = None) -> None:
+        """Execute the whole body of a channel and commit what it gives, or `rows` if that is known."""
+        started_s = time.monotonic()
+        if rows is None and self.takes_tasks(channel, 1):
+            self._run_whole_by_tasks(channel, now, lane, started_s)
+            return
+        plan = ""
+        if rows is None:
+            with lane.working(self.views):
+                frame = self.query_whole(channel, now)
+                rows, plan = frame.toArrow(), plan_text(frame)
+        rows = without_ended(rows, channel.subscriptions.ended)
+        self.results.commit(rows, {channel.entry.id: now.execution}, whole_marks(channel, now))
+        outcome = _Outcome(now.execution, 1, PLANNED, started_s, plan)
+        self._came_whole(channel, now, outcome, rows.num_rows, rows["payload"].nbytes)
+
+    def _run_whole_by_tasks(self, channel: RunningChannel, now: WholeState, lane: Lane, started_s: float) -> None:
+        with self._tasks_lock, self._strays_removed(now.executed_us), lane.working(self.views):
+            first = self.results.last_position + POSITIONS_AHEAD
+            slots_count = max(1, self.views.slots_count() - 1)
+            frame = self.query_whole(channel, now).repartition(slots_count, "subscription")
+            folder = str(self.results.store.path.absolute())
+            written = write_results(frame, folder, first, now.executed_us, TASK_LIMITS)
+            if self.results.last_position >= first:
+                raise StorageError("other channels had more results meanwhile than positions were left for them")
+            last = first + POSITIONS_PER_TASK * slots_count
+            self.results.commit_files(written, last, {channel.entry.id: now.execution}, whole_marks(channel, now))
+        outcome = _Outcome(now.execution, 1, TASKS, started_s, plan_text(frame))
+        self._came_whole(channel, now, outcome, written.results_count, written.results_bytes)
+
+    def _came_whole(
+        self, channel: RunningChannel, now: WholeState, outcome: _Outcome, results_count: int, results_bytes: int
+    ) -> None:
+        if not results_count:  # else the commit of the results says it
+            self._catalog.set_note(STATE_NOTE, channel.entry.id, msgspec.json.encode(now).decode())
+        channel.state = now
+        self._came_through(channel, outcome, results_count, results_bytes)
+        self._note([channel], outcome, results_count)
+
+    def next_state(self, channel: RunningChannel) -> WholeState:
+        """What the next execution of a whole body sees: records up to here, at this moment."""
+        new_in = channel.whole.new_in if channel.whole is not None else ()
+        positions = {name: self.datasets[name].last_sequence for name in new_in}
+        return WholeState(channel.state.execution + 1, int(time.time() * 1e6), positions)
+
+    def state_of(self, channel_id: int, new_in: tuple[str, ...]) -> WholeState:
+        """How far a channel was when the process ended: as its results say, or the catalog if there were none since."""
+        noted = self._catalog.note(STATE_NOTE, channel_id)
+        state = WholeState() if noted is None else msgspec.json.decode(noted, type=WholeState)
+        execution = self.results.channel_position(channel_id)
+        if execution <= state.execution:
+            return state
+        mark = self.results.store.mark
+        positions = {name: mark(f"channel-{channel_id}-{name}") or 0 for name in new_in}
+        return WholeState(execution, mark(f"channel-{channel_id}-us") or 0, positions)
+
+    def query_whole(self, channel: RunningChannel, now: WholeState, part: Part | None = None) -> DataFrame:
+        """The query of a channel that runs its whole body, as a DataFrame."""
+        assert channel.whole is not None
+        with self.views.lock:
+            for name in channel.whole.datasets:
+                dataset = self.datasets[name.lower()]
+                self.views.show_store(name, dataset.store, cached=not dataset.entry.active)
+            source, _ = channel.subscriptions.show(self.views, without_ended=True)
+            if part is not None:
+                source = f"(SELECT * FROM {source} WHERE `_subscription` BETWEEN {part[0]} AND {part[1]})"
+            inner = channel.whole.text(source, channel.state, now)
+            return self.views.session.sql(
+                f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
+                f"{channel.payload_sql()} AS payload FROM ({inner}) q"
+            )
+
+    # Commits
+
     def commit(self, group: list[RunningChannel], found: Found, records_count: int, to: int, started_s: float) -> None:
         """Make results visible together with how far the channels are."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        rows = found.rows
-        ended = set().union(*(channel.subscriptions.ended for channel in group))
-        if ended and rows.num_rows:
-            gone = pc.is_in(rows["subscription"], pa.array(sorted(ended), pa.int64()))
-            rows = rows.filter(pc.invert(gone))
+        rows = without_ended(found.rows, set().union(*(channel.subscriptions.ended for channel in group)))
         positions = {channel.entry.id: to for channel in group}
         self.results.commit(rows, positions)
         self._catalog.set_positions(positions)
@@ -272,6 +349,22 @@ class Executions:
         self.done.append(
             Execution(names, time.time(), took_s, outcome.records_count, results_count, outcome.path, outcome.plan)
         )
+
+
+def without_ended(rows: pa.Table, ended: set[int]) -> pa.Table:
+    """Results without those of subscriptions that ended."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not ended or not rows.num_rows:
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows["subscription"], pa.array(sorted(ended), pa.int64()))))
+
+
+def whole_marks(channel: RunningChannel, now: WholeState) -> dict[str, int]:
+    """What a commit of a whole body's results remembers of its execution."""
+    marks = {f"channel-{channel.entry.id}-{name}": position for name, position in now.positions.items()}
+    return {**marks, f"channel-{channel.entry.id}-us": now.executed_us}
 
 
 def joined(written: list[Written]) -> Written:

@@ -33,6 +33,7 @@ from trimtab.activedata.execution.spark_errors import (
     is_too_large,
     spark_reason,
 )
+from trimtab.activedata.execution.whole_queries import WholeState
 from trimtab.activedata.storage.datasets import StoredDataset
 
 if TYPE_CHECKING:
@@ -114,6 +115,15 @@ class _Alone(msgspec.Struct, frozen=True):
     reason: str
 
 
+class _Whole(msgspec.Struct, frozen=True):
+    """An execution of a whole body that failed, and the lane in which it is looked into."""
+
+    channel: RunningChannel
+    now: WholeState
+    lane: Lane
+    reason: str
+
+
 class Failures:
     """Decides what follows from a failure of channels."""
 
@@ -148,6 +158,48 @@ class Failures:
         else:
             record = dataset.records(to - 1, to)
             self._alone(_Alone(channel, dataset, record, to, lane, _reason(error)), kind)
+
+    def handle_whole(self, channel: RunningChannel, now: WholeState, error: Exception, lane: Lane) -> None:
+        """A channel failed on its whole body: find the subscriptions that it fails with, if it is not all of them."""
+        kind = kind_of(error)
+        channel.failures_count += 1
+        if kind is Kind.GONE:
+            self._executions.views.revive()
+        if kind not in (Kind.DATA, Kind.TOO_LARGE):
+            self._later(channel, _reason(error))
+            return
+        if not channel.is_apart:
+            channel.is_apart = True
+            return
+        try:
+            self._find_whole(_Whole(channel, now, lane, _reason(error)))
+        except Exception as again:
+            if kind_of(again) is Kind.GONE:
+                self._executions.views.revive()
+            self._later(channel, _reason(again))
+
+    def _find_whole(self, each: _Whole) -> None:
+        import pyarrow as pa
+
+        channel = each.channel
+        found, failing = self._with_whom(each, None, channel.subscriptions.ids())
+        gave_results = any(rows.num_rows for rows in found)
+        results = self._executions.results
+        wrong = [one for one in failing if gave_results and not results.count_of(one).results_count]
+        for one in wrong if len(failing) <= FAILING_MAX_COUNT else ():
+            self._blame(channel, one, each.reason)
+        if gave_results:
+            self._executions.run_whole(channel, each.now, each.lane, pa.concat_tables(found))
+            channel.meters.error = each.reason if len(wrong) < len(failing) else None
+        else:
+            self._later(channel, each.reason)
+
+    def _blame(self, channel: RunningChannel, subscription: int, reason: str) -> None:
+        """Suspend a subscription that is at fault."""
+        channel.strikes.pop(subscription, None)
+        channel.meters.suspended_count += 1
+        logger.warning("channel %s: subscription %d is suspended: %s", channel.entry.name, subscription, reason)
+        self._suspend(channel, subscription, reason)
 
     def set_apart(self, channel: RunningChannel, to: int, error: Exception) -> None:
         """A channel failed beside others: it goes on apart, where it is looked into."""
@@ -208,7 +260,7 @@ class Failures:
 
         started_s = time.monotonic()
         channel, meters = each.channel, each.channel.meters
-        found, failing = self._with_whom(each, ids)
+        found, failing = self._with_whom(each, each.record, ids)
         for one in failing[: FAILING_MAX_COUNT + 1]:
             channel.strikes[one] = channel.strikes.get(one, 0) + 1
         decided = blame(
@@ -218,10 +270,7 @@ class Failures:
             strikes=lambda one: channel.strikes.get(one, 0),
         )
         for one in decided.subscriptions:
-            channel.strikes.pop(one, None)
-            meters.suspended_count += 1
-            logger.warning("channel %s: subscription %d is suspended: %s", channel.entry.name, one, each.reason)
-            self._suspend(channel, one, each.reason)
+            self._blame(channel, one, each.reason)
         if decided.is_record:
             meters.put_aside_count += 1
             logger.warning("channel %s: record %d: %s", channel.entry.name, each.number, each.reason)
@@ -231,8 +280,10 @@ class Failures:
         rows = pa.concat_tables(found) if found else empty_results()
         self._executions.commit([channel], Found(rows, PLANNED), 1, each.number, started_s)
 
-    def _with_whom(self, each: _Alone, ids: list[int]) -> tuple[list[pa.Table], list[int]]:
-        """What a record gives to the subscriptions it does not fail with, and those it fails with."""
+    def _with_whom(
+        self, each: _Alone | _Whole, record: pa.Table | None, ids: list[int]
+    ) -> tuple[list[pa.Table], list[int]]:
+        """What a record, or a whole body, gives to the subscriptions it does not fail with, and those it fails with."""
         suspects = [one for one in ids if one in each.channel.strikes]
         others = [one for one in ids if one not in each.channel.strikes]
         waiting = [[one] for one in suspects]
@@ -243,7 +294,7 @@ class Failures:
         while waiting and len(failing) <= FAILING_MAX_COUNT and attempts_count < ATTEMPTS_MAX_COUNT:
             part = waiting.pop(0)
             attempts_count += 1
-            rows = self._attempt(each, each.record, (part[0], part[-1]))
+            rows = self._attempt(each, record, (part[0], part[-1]))
             if rows is not None:
                 found.append(rows.filter(_among(rows, part)))
             elif len(part) == 1:
@@ -252,10 +303,12 @@ class Failures:
                 waiting = _halves(part, 2) + waiting
         return found, failing + [one for part in waiting for one in part]
 
-    def _attempt(self, each: _Alone, records: pa.Table, part: Part) -> pa.Table | None:
+    def _attempt(self, each: _Alone | _Whole, records: pa.Table | None, part: Part) -> pa.Table | None:
         """What records give to some subscriptions; None if that fails."""
         try:
             with each.lane.working(self._executions.views):
+                if isinstance(each, _Whole):
+                    return self._executions.query_whole(each.channel, each.now, part).toArrow()
                 return self._executions.query([each.channel], records, part).toArrow()
         except Exception as error:
             kind = kind_of(error)

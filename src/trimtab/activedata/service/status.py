@@ -129,7 +129,7 @@ def _channel(active: ActiveData, name: str) -> ChannelStatus:
         channel.entry.name,
         channel.entry.period_s,
         channel.subscriptions.count,
-        active.datasets[channel.query.driver.lower()].last_sequence - channel.position,
+        0 if channel.options.repetitive else active.engine.waiting_count(channel),
         meters.executions_count,
         meters.results_count,
         meters.last_latency_s,

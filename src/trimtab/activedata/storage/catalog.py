@@ -498,6 +498,7 @@ class Catalog:
                     connection.execute("DELETE FROM offsets WHERE feed = ?", (entry_id,))
                 case "CHANNEL":
                     connection.execute("DELETE FROM channels WHERE id = ?", (entry_id,))
+                    connection.execute("DELETE FROM notes WHERE kind LIKE 'CHANNEL %' AND id = ?", (entry_id,))
                 case "BROKER":
                     connection.execute("DELETE FROM subscribers WHERE broker = ?", (entry_id,))
                     connection.execute("DELETE FROM brokers WHERE id = ?", (entry_id,))

@@ -95,7 +95,7 @@ class Results:
         """The last record whose results for a channel are in the table (0 if it has none)."""
         return self.store.mark(_channel_mark(channel)) or 0
 
-    def commit(self, found: pa.Table, positions: Mapping[int, int]) -> int:
+    def commit(self, found: pa.Table, positions: Mapping[int, int], more_marks: Mapping[str, int] | None = None) -> int:
         """Make results visible together with the channels' positions; answers how many there were.
 
         `found` has the columns channel, subscription, record and payload, in any order of rows.
@@ -124,11 +124,17 @@ class Results:
                 schema=self.schema,
             )
             marks = {_channel_mark(channel): position for channel, position in positions.items()}
-            self.store.append(rows, {**marks, _LAST_MARK: last})
+            self.store.append(rows, {**marks, **(more_marks or {}), _LAST_MARK: last})
             self._announce(rows, last)
         return int(count)
 
-    def commit_files(self, written: Written, last_position: int, positions: Mapping[int, int]) -> int:
+    def commit_files(
+        self,
+        written: Written,
+        last_position: int,
+        positions: Mapping[int, int],
+        more_marks: Mapping[str, int] | None = None,
+    ) -> int:
         """Make the files that tasks wrote visible, together with the channels' positions; answers the results' number.
 
         `last_position` is above all positions that the tasks may have given away.
@@ -137,7 +143,7 @@ class Results:
             return 0
         marks = {_channel_mark(channel): position for channel, position in positions.items()}
         with self.store.lock:
-            self.store.append_files(written.files, {**marks, _LAST_MARK: last_position})
+            self.store.append_files(written.files, {**marks, **(more_marks or {}), _LAST_MARK: last_position})
             told = written.told
             names = ("subscription", "results_count", "results_bytes", "newest")
             rows = list(zip(*(told[name].to_pylist() for name in names), strict=True))
