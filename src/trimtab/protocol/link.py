@@ -152,11 +152,6 @@ class Link:
         return self._data_received_count - self._done_count
 
     @property
-    def is_unused(self) -> bool:
-        """Whether nothing has been sent or received over it."""
-        return self._next_number == 1 and self._expected == 1
-
-    @property
     def idle(self) -> bool:
         """Whether everything that was said has been acknowledged."""
         return not (self.control or self.data) and self._next_number == self._oldest_number
@@ -213,12 +208,8 @@ class Link:
         return max(0, self._data_window_count - self._data_sent_count + self._peer_done_count)
 
     def hold_data(self) -> None:
-        """Send no data until `release_data`; control goes on."""
+        """Send no data from here on; control goes on."""
         self._data_window_count = 0
-
-    def release_data(self) -> None:
-        """Send data again."""
-        self._data_window_count = self._config.data_window_count
 
     def ask(self) -> None:
         """Have the peer say something, if only that it has nothing to say."""

@@ -27,14 +27,6 @@ class ForwardingSet(Protocol):
         ...
 
 
-class AdvertisementSet(ForwardingSet, Protocol):
-    """What one neighbour should know of advertisements; it may learn of one otherwise."""
-
-    def note_told(self, key: str, filter: Filter) -> None:
-        """The neighbour knows of this one without being told."""
-        ...
-
-
 class Everything:
     """A forwarding set without covering: the neighbour is told everything."""
 
@@ -50,10 +42,6 @@ class Everything:
         """Forget and tell."""
         del self._filters[key]
         return CoveringChange(left=(key,))
-
-    def note_told(self, key: str, filter: Filter) -> None:
-        """Note."""
-        self._filters[key] = filter
 
     def __contains__(self, key: object) -> bool:
         return key in self._filters
@@ -110,11 +98,6 @@ class CoveredAdvertisements:
             del self._covered[other]
             entered.extend(self.add(other, filter).entered)
         return CoveringChange(entered=tuple(entered), left=(name,))
-
-    def note_told(self, key: str, filter: Filter) -> None:
-        """Note; it may be covered by another, which does no harm."""
-        self._covered.pop(key, None)
-        self._told[key] = filter
 
     def __contains__(self, key: object) -> bool:
         return key in self._told or key in self._covered

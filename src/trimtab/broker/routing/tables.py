@@ -106,11 +106,6 @@ class RoutingTables:
         """A neighbour and its assistant."""
         return [hop, *(name for name, assisted in self._twins.items() if assisted == hop)]
 
-    def remove_neighbour(self, name: str) -> list[Say]:
-        """A link is gone for good: all that came over it ends."""
-        self.cut_neighbour(name)
-        return self.remove_all_from(name)
-
     def cut_neighbour(self, name: str) -> None:
         """Tell a neighbour nothing more; what came from it stays until `remove_all_from`."""
         del self.neighbours[name]

@@ -36,15 +36,6 @@ def place_randomly(subscribers_count: int, brokers_count: int, rng: Random) -> P
     return np.array([rng.randrange(brokers_count) for _ in range(subscribers_count)], dtype=np.int64)
 
 
-def place_round_robin(subscribers_count: int, brokers_count: int, first: int = 0) -> Places:
-    """Each subscriber to the next broker.
-
-    >>> place_round_robin(4, 3, 1).tolist()
-    [1, 2, 0, 1]
-    """
-    return (np.arange(subscribers_count, dtype=np.int64) + first) % brokers_count
-
-
 def place_least_loaded(subscribers_count: int, loads: Floats, expected_load_bytes_per_s: float) -> Places:
     """Each subscriber to the broker with the least load, of equals the first.
 

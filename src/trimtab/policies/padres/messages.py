@@ -184,27 +184,6 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=encode_filter)
 _decoder: Final[msgspec.json.Decoder[AnyControl]] = msgspec.json.Decoder(AnyControl, dec_hook=decode_filter)
 
 
-def offer_that_fits(offer: Offer, max_chars: int = OFFER_FILTERS_MAX_CHARS) -> Offer:
-    """The offer with as many of its filters as one publication can carry.
-
-    Leaving some out is safe: what they match then counts as new to the accepting broker, which is so given less.
-
-    >>> resources = BrokerResources(input_rate_per_s=0, input_rate_bytes_per_s=0, matching_delay_s=0,
-    ...     subscription_count=0, output_rate_bytes_per_s=0, bandwidth_bytes_per_s=1)
-    >>> offer = Offer(resources, (Filter.parse("[volume,>,1]"), Filter.parse("[volume,<,0]")))
-    >>> [len(offer_that_fits(offer, max_chars).filters) for max_chars in (10, 30, 100)]
-    [0, 1, 2]
-    """
-    kept: list[Filter] = []
-    used_chars = 0
-    for filter in offer.filters:
-        used_chars += len(filter.to_json()) + 1
-        if used_chars > max_chars:
-            break
-        kept.append(filter)
-    return Offer(offer.resources, tuple(kept))
-
-
 def control_filter(broker: str) -> Filter:
     """What a broker subscribes to in order to hear what is said to it.
 
