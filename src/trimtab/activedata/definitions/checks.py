@@ -9,6 +9,7 @@ from trimtab.activedata.definitions.bodies import Body
 from trimtab.activedata.definitions.fields import Field, Scalar, ValueMistake, arrow_type, check_value, example_value
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.channel_queries import ChannelQuery, parameter_column
+from trimtab.activedata.execution.query_analysis import check_query
 from trimtab.activedata.execution.spark_errors import placed_error
 from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
@@ -60,6 +61,7 @@ def check_body(
         values = [*(example_value(each.type) for each in driver.entry.fields), 0]
         views.show_arrow("_checked_new", _one_row(driver.schema, values), None)
         try:
+            check_query(views.session, _plain(body), set(datasets))
             arguments = {each.name: example_value(each.type) for each in parameters}
             views.session.sql(_plain(body), args=arguments)
             compiled = query.text("`_checked_new`", "`_checked_subscriptions`", {})
