@@ -9,7 +9,14 @@ import pytest
 from trimtab.activedata import ActiveData, SparkSettings
 from trimtab.activedata.execution.spark_views import SparkViews
 
-QUICK = SparkSettings(memory_mb=1_024, quick_start=True)
+POSTGRES_JAR = Path("/usr/share/java/postgresql.jar")
+"""Where Debian's libpostgresql-jdbc-java puts the driver."""
+
+QUICK = SparkSettings(
+    memory_mb=1_024,
+    quick_start=True,
+    extra={"spark.driver.extraClassPath": str(POSTGRES_JAR)} if POSTGRES_JAR.exists() else {},
+)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from trimtab.activedata.definitions.fields import Field
 from trimtab.activedata.definitions.statements import HttpSource
 from trimtab.activedata.feeds.feeds import Feeds
 from trimtab.activedata.feeds.overlay_feed import OverlayFeed, OverlayPublication
+from trimtab.activedata.overlay import Overlay
 from trimtab.activedata.storage.stored_data import StoredData
 
 FIELDS = (Field("id", "STRING"), Field("n", "BIGINT"))
@@ -36,7 +37,7 @@ class Writer:
     def __init__(self, root: Path, seed: int) -> None:
         self._draw = Random(seed)
         self._stored = stored = StoredData(root / "data")
-        self._feeds = Feeds(stored.catalog, stored.datasets, stored.dead_letters, lambda: None, None)
+        self._feeds = Feeds(stored.catalog, stored.datasets, stored.dead_letters, lambda: None, Overlay())
         self._number = 0
         stored.open_dataset(stored.catalog.add_dataset("Reports", FIELDS, ("id",), True))
         stored.open_dataset(stored.catalog.add_dataset("Users", FIELDS, ("id",), False))

@@ -17,6 +17,7 @@ from tests.activedata.power_loss import compiler, make_recorder, rebuild_synced,
 from tests.activedata.power_loss_writer import FIELDS, lines
 from trimtab.activedata.errors import StorageError
 from trimtab.activedata.feeds.feeds import Feeds
+from trimtab.activedata.overlay import Overlay
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.stored_data import StoredData
@@ -59,7 +60,7 @@ def check_all_is_there(data: Path, said: list[dict[str, Any]]) -> None:
     assert results == sorted(set(results))
     assert set(of("result")) <= set(results)
     assert stored.results.channel_position(1) >= max(of("result"), default=0)
-    feeds = Feeds(stored.catalog, stored.datasets, stored.dead_letters, lambda: None, None)
+    feeds = Feeds(stored.catalog, stored.datasets, stored.dead_letters, lambda: None, Overlay())
     for batch in of("fed"):
         answer = feeds.take_lines(stored.catalog.feed("reports"), lines(batch[0], len(batch)), "http", 0)
         assert (answer.accepted, answer.repeated) == (len(batch), len(batch))

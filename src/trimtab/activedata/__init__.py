@@ -2,6 +2,7 @@
 
 from trimtab.activedata.active import ActiveData, Answer
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError, StorageError
+from trimtab.activedata.execution.queries import QueryLimits
 from trimtab.activedata.execution.spark import SparkSettings
 from trimtab.activedata.feeds.feeds import FeedAnswer
 from trimtab.activedata.storage.results import Result
@@ -12,6 +13,7 @@ __all__ = [
     "Answer",
     "FeedAnswer",
     "NotFoundError",
+    "QueryLimits",
     "Result",
     "SparkSettings",
     "StatementError",

@@ -23,6 +23,7 @@ from trimtab.activedata.definitions.statements import (
     CreateChannel,
     CreateDataset,
     CreateFeed,
+    DirectorySource,
     Drop,
     Placed,
     Query,
@@ -36,15 +37,17 @@ from trimtab.activedata.execution.channel_queries import ChannelQuery, Dataset, 
 from trimtab.activedata.execution.channels import ChannelOptions, RunningChannel
 from trimtab.activedata.execution.engine import Engine
 from trimtab.activedata.execution.executions import STATE_NOTE, Execution
+from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
-from trimtab.activedata.execution.spark import SparkSettings
-from trimtab.activedata.execution.spark_errors import placed_error
+from trimtab.activedata.execution.spark import SparkSettings, is_local
 from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState, compile_whole, is_whole
+from trimtab.activedata.execution.worker_probe import probe_workers
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
-from trimtab.activedata.feeds.overlay_feed import OverlayAdapter
+from trimtab.activedata.overlay import Overlay
 from trimtab.activedata.record_statements import RecordStatements
 from trimtab.activedata.sinks.publishing import Publishing, announcement
+from trimtab.activedata.sinks.sinks import Sinks
 from trimtab.activedata.storage.catalog_entries import (
     BrokerEntry,
     ChannelEntry,
@@ -61,14 +64,13 @@ from trimtab.activedata.storage.stored_data import StoredData
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 RETAIN_S: Final = 86_400.0
 """Results are kept for a day unless a channel says otherwise."""
 
 OPTIONS_NOTE: Final = "CHANNEL OPTIONS"
 """In the catalog: how a channel was defined beyond its body."""
-
-QUERY_ROWS_MAX_COUNT: Final = 100_000
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -81,16 +83,16 @@ class Answer(msgspec.Struct, frozen=True):
 class ActiveData:
     """Datasets, feeds, channels and results in a directory, on Spark.
 
-    One process at a time has a directory open. `spark` says how Spark is started; a session that runs already may be
-    lent to one object after the other. `overlay` connects feeds to a broker network; without it feeds from the
-    overlay cannot be started.
+    One process at a time has a directory open. `spark` says how Spark is started, or is a session that runs already
+    (in a notebook, for example), beside which active data gets one of its own. `limits` are for statements. Feeds from
+    the overlay and publishing brokers are clients of the broker network at the addresses that their statements name.
     """
 
     def __init__(
         self,
         directory: str | Path,
-        spark: SparkSettings | SparkViews | None = None,
-        overlay: OverlayAdapter | None = None,
+        spark: SparkSettings | SparkSession | SparkViews | None = None,
+        limits: QueryLimits | None = None,
     ) -> None:
         self.directory = Path(directory)
         self._stored = StoredData(self.directory)
@@ -103,8 +105,12 @@ class ActiveData:
             self.views = spark
             self.views.clear()
         else:
-            self.views = SparkViews(spark or SparkSettings(), self.directory / "spark")
-        self._records = RecordStatements(self.dead_letters, self.frame, self._records_changed)
+            self.views = self._started(spark or SparkSettings())
+        own_tables = {"results": self.results_store.store, "dead_letters": self.dead_letters.store}
+        self.queries = Queries(
+            self.views, self.datasets, own_tables, self._subscriptions_table, limits or QueryLimits()
+        )
+        self._records = RecordStatements(self.dead_letters, self.queries, self._records_changed)
         self.engine = Engine(
             self.catalog,
             self.views,
@@ -116,13 +122,32 @@ class ActiveData:
         for channel in self.catalog.channels():
             self._run_channel(channel)
         self.engine.start()
-        self.feeds = Feeds(self.catalog, self.datasets, self.dead_letters, self.engine.wake, overlay)
+        overlay = Overlay()
+        self.feeds = Feeds(self.catalog, self.datasets, self.dead_letters, self.engine.wake, overlay, self.views)
         self.feeds.start()
         self.publishing = Publishing(self.catalog, self.results_store, self.dead_letters, overlay)
         self.publishing.start()
+        self.sinks = Sinks(self.catalog, self.results_store, self.dead_letters, self.queries.limits.check_path)
+        self.sinks.start()
         others = [self.results_store.store, self.dead_letters.store]
         self.maintenance = Maintenance(lambda: list(self.datasets.values()), others)
         self.maintenance.start()
+
+    def _started(self, spark: SparkSettings | SparkSession) -> SparkViews:
+        """Spark, after its workers have shown that they can do what is needed; a directory that cannot be is let go."""
+        try:
+            views = SparkViews(spark, self.directory / "spark")
+        except BaseException:
+            self._stored.close()
+            raise
+        try:
+            if not is_local(views.master):
+                probe_workers(views.session, self.directory)
+        except BaseException:
+            views.stop()
+            self._stored.close()
+            raise
+        return views
 
     def __enter__(self) -> ActiveData:
         return self
@@ -138,6 +163,7 @@ class ActiveData:
         self.feeds.stop()
         self.engine.stop()
         self.publishing.stop()
+        self.sinks.stop()
         if self._owns_spark:
             self.views.stop()
         self._stored.close()
@@ -153,6 +179,10 @@ class ActiveData:
 
     def run_each(self, text: str) -> Iterator[Answer]:
         """Run statements and give each one's answer as it comes."""
+        if len(text) > self.queries.limits.statements_max_chars:
+            raise ActiveDataError(
+                f"{len(text):,} characters of statements; at most {self.queries.limits.statements_max_chars:,} at once"
+            )
         for placed in parse_statements(text):
             try:
                 yield self._run(text, placed)
@@ -172,9 +202,8 @@ class ActiveData:
                 return Answer(f"feed {name} {'started' if running else 'stopped'}")
             case CreateChannel() as each:
                 return self._create_channel(each, text, placed.start)
-            case CreateBroker(name=name, address=address, publishes=publishes):
-                (self.publishing.create if publishes else self.add_broker)(name, address)
-                return Answer(f"{'publishing ' if publishes else ''}broker {name} at {address}")
+            case CreateBroker() as each:
+                return self._create_broker(each)
             case Subscribe() as each:
                 return self._subscribe(each, text)
             case Unsubscribe(subscription=number, broker=broker):
@@ -186,6 +215,19 @@ class ActiveData:
                 return self._change_records(change, text)
             case Query(text=query):
                 return self._query(query, text, placed.start)
+
+    def _create_broker(self, each: CreateBroker) -> Answer:
+        rows: list[dict[str, Any]] = []
+        if each.publishes:
+            self.publishing.create(each.name, each.address)
+        elif self.sinks.takes(each.address):
+            secret = self.sinks.create(each.name, each.address, each.secret)
+            rows = [] if secret is None else [{"broker": each.name, "secret": secret}]
+        elif each.secret is not None:
+            raise ValueMistake("SECRET is for brokers at an http address")
+        else:
+            self.add_broker(each.name, each.address)
+        return Answer(f"{'publishing ' if each.publishes else ''}broker {each.name} at {each.address}", rows)
 
     def _create_dataset(self, each: CreateDataset, text: str, start: int) -> Answer:
         if each.name.lower() in self.datasets:
@@ -203,6 +245,8 @@ class ActiveData:
             raise StatementError(text, each.position, f"there is a feed {each.name!r} already")
         if each.dataset.lower() not in self.datasets:
             raise StatementError(text, each.position, f"there is no dataset {each.dataset!r}")
+        if isinstance(each.source, DirectorySource):
+            self.queries.limits.check_path(each.source.path)
         self.feeds.check(each.source)
         self.catalog.add_feed(each.name, each.dataset, each.source)
         return Answer(f"feed {each.name} into {each.dataset} created; START FEED {each.name} starts it")
@@ -310,6 +354,7 @@ class ActiveData:
                 self.datasets.pop(entry.name.lower())
             case "BROKER":
                 self.publishing.end(entry.id)
+                self.sinks.drop(entry.id)
                 for subscription in self.catalog.subscriptions(broker_id=entry.id):
                     self.unsubscribe(subscription.id, entry.name)
         self.catalog.drop(each.kind, entry.id)
@@ -346,32 +391,28 @@ class ActiveData:
         return self.datasets[name.lower()]
 
     def _query(self, query: str, text: str, start: int) -> Answer:
-        try:
-            rows = self.views.asked(lambda: self.frame(query).limit(QUERY_ROWS_MAX_COUNT + 1).toArrow()).to_pylist()
-        except Exception as error:
-            from pyspark.errors import PySparkException
+        found = self.queries.answer(query, text, start)
+        return Answer(f"{'the first ' if found.is_cut else ''}{len(found.rows):,} rows", found.rows)
 
-            if not isinstance(error, PySparkException):
-                raise
-            raise placed_error(error, text, start, len(query)) from None
-        said = f"{len(rows):,} rows"
-        if len(rows) > QUERY_ROWS_MAX_COUNT:
-            rows = rows[:QUERY_ROWS_MAX_COUNT]
-            said = f"the first {QUERY_ROWS_MAX_COUNT:,} rows"
-        return Answer(said, rows)
+    def frame(self, query: str) -> DataFrame:
+        """A query over datasets, results, dead letters and subscriptions as a DataFrame of Spark, without limits."""
+        return self.queries.frame(query)
 
-    def frame(self, query: str):  # type: ignore[no-untyped-def]
-        """A query over datasets, results and dead letters as a DataFrame of Spark."""
-        words = {word.lower() for word in _words(query)}
-        with self.views.lock:
-            for name, dataset in self.datasets.items():
-                if name in words:
-                    self.views.show_store(dataset.entry.name, dataset.store, cached=not dataset.entry.active)
-            if "results" in words:
-                self.views.show_store("results", self.results_store.store, cached=False)
-            if "dead_letters" in words:
-                self.views.show_store("dead_letters", self.dead_letters.store, cached=False)
-            return self.views.session.sql(query)
+    def _subscriptions_table(self) -> pa.Table:
+        """All subscriptions as queries see them."""
+        import pyarrow as pa
+
+        names = {each.id: each.name for each in self.catalog.channels()}
+        schema = pa.schema([("id", pa.int64()), ("channel", pa.string()), ("arguments", pa.string())])
+        rows = [
+            {
+                "id": each.id,
+                "channel": names.get(each.channel),
+                "arguments": msgspec.json.encode(each.arguments).decode(),
+            }
+            for each in self.catalog.subscriptions()
+        ]
+        return pa.Table.from_pylist(rows, schema)
 
     # Feeds
 
@@ -388,6 +429,8 @@ class ActiveData:
         known = next((each for each in self.catalog.brokers() if each.name.lower() == name.lower()), None)
         if known is not None and self.publishing.publishes(known):
             raise ValueMistake(f"{known.name} is a publishing broker; another one needs another name")
+        if known is not None and self.sinks.is_sink(known):
+            raise ValueMistake(f"{known.name} is a broker at {known.address}; another one needs another name")
         return self.catalog.add_broker(name, address)
 
     def _subscribe(self, each: Subscribe, text: str) -> Answer:
@@ -404,8 +447,13 @@ class ActiveData:
         """Subscribe a broker to a channel; answers the subscription's number, the same if there is one already."""
         return self.subscribe_many(channel, [arguments], broker)[0].id
 
-    def subscribe_many(self, channel: str, arguments: list[dict[str, Scalar]], broker: str) -> list[SubscriptionEntry]:
-        """Subscribe a broker to a channel with many sets of arguments; all of them or, if one is wrong, none."""
+    def subscribe_many(
+        self, channel: str, arguments: list[dict[str, Scalar]], broker: str, *, declared: bool = False
+    ) -> list[SubscriptionEntry]:
+        """Subscribe a broker to a channel with many sets of arguments; all of them or, if one is wrong, none.
+
+        `declared` says that the broker itself wants them: they end when it declares its set without them.
+        """
         entry = self.catalog.channel(channel)
         checked = [check_arguments(entry, each) for each in arguments]
         if self.publishing.publishes(self.catalog.broker(broker)):
@@ -415,7 +463,7 @@ class ActiveData:
         with nullcontext() if dataset is None else dataset.lock:
             since = 0 if dataset is None else dataset.last_sequence
             broker_id = self.catalog.broker(broker).id
-            made, new = self.catalog.subscribe(entry.id, broker_id, checked, since)
+            made, new = self.catalog.subscribe(entry.id, broker_id, checked, since, declared=declared)
             running.subscriptions.add([SubscriptionRow(each.id, each.since, each.arguments) for each in new])
         return made
 
@@ -511,9 +559,3 @@ class ActiveData:
 
 def _position(placed: Placed) -> int:
     return getattr(placed.statement, "position", 0) or placed.start
-
-
-def _words(query: str) -> list[str]:
-    from trimtab.activedata.definitions.tokens import split_tokens
-
-    return [token.text.strip("`") for token in split_tokens(query) if token.kind in ("word", "quoted")]

@@ -24,6 +24,7 @@ from trimtab.activedata.definitions.data_statements import (
 from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.bulk import BulkLoad, Loaded, cast_frame, files_frame
+from trimtab.activedata.execution.queries import Queries
 from trimtab.activedata.execution.spark_errors import placed_error
 from trimtab.activedata.storage.changes import CHANGES_MAX_COUNT
 from trimtab.activedata.storage.datasets import StoredDataset
@@ -42,16 +43,17 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class RecordStatements:
-    """Changes the records of datasets; `frame` answers a query over datasets."""
+    """Changes the records of datasets."""
 
     def __init__(
         self,
         dead_letters: DeadLetters,
-        frame: Callable[[str], DataFrame],
+        queries: Queries,
         changed: Callable[[], None],
     ) -> None:
         self._dead_letters = dead_letters
-        self._frame = frame
+        self._frame = queries.checked_frame
+        self._check_path = queries.limits.check_path
         self._changed = changed
 
     def run(self, statement: DataStatement, dataset: StoredDataset, text: str) -> Done:
@@ -116,6 +118,7 @@ class RecordStatements:
     def _copy(self, each: Copy, dataset: StoredDataset, text: str) -> Done:
         from pyspark.errors import PySparkException
 
+        self._check_path(each.path)
         try:
             frame = files_frame(self._frame("SELECT 1").sparkSession, each, dataset.entry.fields)
             loaded = self._load(dataset, frame, each.path, _size_bytes(each.path))
@@ -235,6 +238,10 @@ class RecordStatements:
 
         try:
             return work(part)
+        except StatementError as error:
+            raise StatementError(
+                text, max(part.start, part.start - before_count + error.position), error.reason
+            ) from None
         except PySparkException as error:
             found = placed_error(error, text, part.start - before_count, before_count + len(part.text))
             raise StatementError(text, max(found.position, part.start), found.reason) from None

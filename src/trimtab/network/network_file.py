@@ -64,6 +64,7 @@ _NETWORK_KEYS: Final = (
     "policy",
     "meter_window_s",
     "back_end",
+    "back_end_token_file",
     "acknowledges",
     "disk",
     "state",
@@ -333,6 +334,10 @@ class _NetworkReader:
                     values[key] = checked_url(value) if value else ""
                 except ValueError as error:
                     self._refuse(line, f"back_end: {error}")
+            elif key == "back_end_token_file":
+                if not isinstance(value, str):
+                    self._refuse(line, "back_end_token_file: expected the name of a file")
+                values[key] = value
             elif key == "policy":
                 try:
                     check_policy(str(value))

@@ -80,6 +80,8 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """Brokers measure rates as means over so long."""
     back_end: str = ""
     """Where channels come from (http://HOST:PORT, see `trimtab active`), if there is an active-data back end."""
+    back_end_token_file: str = ""
+    """The file that the back end's token stands in, where that asks for one."""
     acknowledges: Acknowledges = "received"
     """When publications are acknowledged: see `BrokerConfig`."""
     disk: str = ""

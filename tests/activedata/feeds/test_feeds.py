@@ -17,7 +17,6 @@ from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, found_ids, re
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.execution.spark_views import SparkViews
-from trimtab.cli.active.overlay import Overlay
 from trimtab.cli.main import app
 from trimtab.network.admin.local_network import free_ports
 
@@ -123,7 +122,7 @@ def test_what_was_acknowledged_survives_a_killed_process_and_comes_once(spark: S
 
 
 def test_publications_of_a_broker_network_become_records(spark: SparkViews, tmp_path: Path) -> None:
-    with Network.of(["B1"]) as network, ActiveData(tmp_path, spark, Overlay()) as active:
+    with Network.of(["B1"]) as network, ActiveData(tmp_path, spark) as active:
         broker = network.address("B1")
         active.run(REPORTS + f'CREATE FEED net INTO Reports FROM OVERLAY "class = \'REPORT\'" AT "{broker}"')
         active.run("START FEED net")

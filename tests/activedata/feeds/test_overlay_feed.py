@@ -18,7 +18,6 @@ from tests.activedata.test_channels import REPORTS, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData
 from trimtab.activedata.execution.spark_views import SparkViews
-from trimtab.cli.active.overlay import Overlay
 from trimtab.network.admin.local_network import free_ports
 
 THERE = "class = 'REPORT' AND n IS NOT NULL AND reportId IS NOT NULL AND event IS NOT NULL AND x IS NOT NULL"
@@ -107,9 +106,9 @@ def test_nothing_is_lost_or_doubled_when_the_process_is_killed(spark: SparkViews
                 wait_for_more(said, 100)
                 stored = stored_count(Path(data), "Reports")
                 assert stored <= killed_at + 1  # what is said may be stored before it is written down as said
-                with ActiveData(data, spark, Overlay()) as active:
+                with ActiveData(data, spark) as active:
                     wait_for_count(active, "reports", stored + 200)
-        with ActiveData(data, spark, Overlay()) as active:
+        with ActiveData(data, spark) as active:
             wait_until_taken(active, said[-1])
             rows = active.run("SELECT reportId FROM Reports ORDER BY _sequence")[0].rows
             first = int(rows[0]["reportId"][1:])
@@ -127,7 +126,7 @@ def test_nothing_is_lost_or_doubled_when_the_process_is_killed(spark: SparkViews
 def test_a_broker_that_was_started_again_is_told_anew_and_the_gap_is_written_down(
     spark: SparkViews, tmp_path: Path
 ) -> None:
-    with Network.of(["B1"]) as network, ActiveData(tmp_path / "data", spark, Overlay()) as active:
+    with Network.of(["B1"]) as network, ActiveData(tmp_path / "data", spark) as active:
         active.run(FEEDS.format(network.address("B1")))
         with publishing(network.address("B1")) as said:
             wait_for_count(active, "reports", 20)

@@ -1,5 +1,6 @@
 """Brokers and feeds talk to active data over HTTP."""
 
+import asyncio
 import http.client
 import json
 import threading
@@ -73,12 +74,12 @@ def test_news_bring_results_only_if_they_are_few_and_in_memory(
     service.active.settle()
     store = service.active.results_store
     for after, limit, in_memory_after, count in ((0, 5, 0, 5), (0, 4, 0, 0), (3, 4, 0, 2), (2, 5, 3, 0), (3, 5, 3, 2)):
-        monkeypatch.setattr("trimtab.activedata.service.http.NEWS_RESULTS_MAX_COUNT", limit)
+        monkeypatch.setattr("trimtab.activedata.service.requests.NEWS_RESULTS_MAX_COUNT", limit)
         monkeypatch.setattr(store, "_recent_after", in_memory_after)
         _, news = ask(service, "GET", f"/brokers/B2/results?after={after}&wait_s=0")
         assert news["subscriptions"] == {str(flood): 5}
         assert [each["position"] for each in news["results"].get(str(flood), [])] == list(range(6 - count, 6))
-    monkeypatch.setattr("trimtab.activedata.service.http.NEWS_MAX_BYTES", 10)
+    monkeypatch.setattr("trimtab.activedata.service.requests.NEWS_MAX_BYTES", 10)
     assert ask(service, "GET", "/brokers/B2/results?after=4&wait_s=0")[1]["results"] == {}
 
 
@@ -131,6 +132,9 @@ def test_a_broker_that_vanished_finds_its_results_when_it_returns(service: Servi
         ("POST /brokers/B9/subscriptions", {"channel": "OfType", "arguments": {"event": "a"}}, 404, "B9"),
         ("GET /results/x", None, 404, "there is no subscription 'x'"),
         ("GET /brokers/B1/results?after=x", None, 400, "after must be a number"),
+        ("GET /brokers/B1/results?after=nan", None, 400, "after must be a number"),
+        ("GET /brokers/B1/results?after=0&wait_s=inf", None, 400, "wait_s must be a number"),
+        ("DELETE /status", None, 405, "there is no DELETE /status"),
         ("GET /nothing", None, 404, "there is no GET /nothing"),
     ],
 )
@@ -174,17 +178,17 @@ def test_results_of_a_subscription_that_begins_while_news_are_waited_for_are_tol
 ) -> None:
     """Those of an earlier subscription may come behind them and end the wait."""
     (flood,) = declare(service, "flood")
-    active, wait = service.active, service.active.wait
+    active, wait = service.active, service.bell.wait
     made: list[int] = []
 
-    def wait_while_another_begins(subscriptions: list[int], after: int, wait_s: float) -> dict[int, int]:
+    async def wait_while_another_begins(rung: asyncio.Event, wait_s: float) -> None:
         if not made:
             made.append(active.subscribe("OfType", "B2", event="fire"))
             columns = {"channel": [1, 1], "subscription": [made[0], flood], "record": [1, 2], "payload": ["{}", "{}"]}
             active.results_store.commit(pa.table(columns), {})
-        return wait(subscriptions, after, wait_s)
+        await wait(rung, wait_s)
 
-    monkeypatch.setattr(active, "wait", wait_while_another_begins)
+    monkeypatch.setattr(service.bell, "wait", wait_while_another_begins)
     told: dict[str, int] = {}
     after = 0
     for _ in range(2):
@@ -193,3 +197,64 @@ def test_results_of_a_subscription_that_begins_while_news_are_waited_for_are_tol
         after = news["position"]
     assert told == {str(flood): 2, str(made[0]): 1}
     assert after == 2
+
+
+def test_a_declaration_ends_what_the_broker_declared_and_nothing_that_others_made_for_its_name(
+    service: Service,
+) -> None:
+    active = service.active
+    active.run("CREATE BROKER B2 AT '127.0.0.1:7002'")
+    mine = active.subscribe("OfType", "B2", event="storm")
+    flood, fire = declare(service, "flood", "fire")
+    assert declare(service, "flood") == [flood]
+    assert set(active.catalog.subscription_ids(active.catalog.broker("B2").id)) == {mine, flood}
+    code, _ = ask(service, "PUT", "/brokers/B2", {"subscriptions": []})
+    assert (code, active.catalog.broker("B2").address) == (200, "127.0.0.1:7002")
+    assert active.catalog.subscription_ids(active.catalog.broker("B2").id) == [mine]
+    assert ask(service, "GET", f"/results/{fire}")[0] == 404
+
+
+def test_events_of_a_subscription_come_as_they_are_committed_and_go_on_after_the_last(service: Service) -> None:
+    (flood,) = declare(service, "flood")
+    ask(service, "POST", "/feeds/reports", lines(report(1)))
+
+    def events(count: int, last: str | None = None) -> list[tuple[str, Any]]:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+        connection.request("GET", f"/subscriptions/{flood}/events", headers={"Last-Event-ID": last} if last else {})
+        response = connection.getresponse()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found: list[tuple[str, Any]] = []
+        position = ""
+        while len(found) < count:
+            line = response.readline().decode().rstrip()
+            if line.startswith("id: "):
+                position = line[4:]
+            if line.startswith("data: "):
+                found.append((position, json.loads(line[6:])))
+                if len(found) == 1:
+                    ask(service, "POST", "/feeds/reports", lines(report(2), report(3)))
+        connection.close()
+        return found
+
+    found = events(3)
+    assert [(position, event["values"]) for position, event in found] == [
+        ("1", {"reportId": "r1"}),
+        ("2", {"reportId": "r2"}),
+        ("3", {"reportId": "r3"}),
+    ]
+    assert [event["values"]["reportId"] for _, event in events(1, last="2")] == ["r3"]
+    assert ask(service, "GET", "/subscriptions/99/events")[0] == 404
+    assert ask(service, "GET", f"/subscriptions/{flood}/events?after=nan")[0] == 400
+
+
+def test_more_brokers_may_wait_for_news_than_there_are_threads(service: Service) -> None:
+    (flood,) = declare(service, "flood")
+    told: list[Any] = []
+    path = "/brokers/B2/results?after=0&wait_s=20"
+    waiting = [threading.Thread(target=lambda: told.append(ask(service, "GET", path))) for _ in range(60)]
+    for thread in waiting:
+        thread.start()
+    ask(service, "POST", "/feeds/reports", lines(report(1)))
+    for thread in waiting:
+        thread.join()
+    assert [(code, set(news["subscriptions"])) for code, news in told] == [(200, {str(flood)})] * 60

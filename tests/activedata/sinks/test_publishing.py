@@ -18,7 +18,6 @@ from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.status import status
-from trimtab.cli.active.overlay import Overlay
 from trimtab.network.admin.local_network import free_ports
 from trimtab.network.client.subscription import Delivery
 
@@ -47,7 +46,7 @@ class Heard:
 
 
 def test_content_filters_match_arguments_and_fields_at_any_broker(spark: SparkViews, tmp_path: Path) -> None:
-    with Network.of(["B1", "B2"], [("B1", "B2")]) as network, ActiveData(tmp_path, spark, Overlay()) as active:
+    with Network.of(["B1", "B2"], [("B1", "B2")]) as network, ActiveData(tmp_path, spark) as active:
         active.run(REPORTS + FEED + OF_TYPE + NEAR)
         active.run(f"CREATE PUBLISHING BROKER net AT '{network.address('B1')}'")
         active.run(
@@ -75,7 +74,7 @@ def test_content_filters_match_arguments_and_fields_at_any_broker(spark: SparkVi
 
 
 def test_what_cannot_be_published_is_refused_when_it_is_defined(spark: SparkViews, tmp_path: Path) -> None:
-    with ActiveData(tmp_path / "data", spark, Overlay()) as active:
+    with ActiveData(tmp_path / "data", spark) as active:
         active.run(REPORTS + FEED)
         with pytest.raises(StatementError, match="line 1, column 33: 'nowhere' is not an address"):
             active.run("CREATE PUBLISHING BROKER net AT 'nowhere'")
@@ -92,11 +91,6 @@ def test_what_cannot_be_published_is_refused_when_it_is_defined(spark: SparkView
         while (error := status(active).brokers[1].error) is None and time.monotonic() < deadline_s:
             time.sleep(0.05)
         assert error is not None and "no broker at 127.0.0.1:1" in error
-    with (
-        ActiveData(tmp_path / "other", spark) as active,
-        pytest.raises(StatementError, match="this process knows no broker network"),
-    ):
-        active.run("CREATE PUBLISHING BROKER net AT '127.0.0.1:7001'")
 
 
 def start(data: str, at: str) -> subprocess.Popen[str]:

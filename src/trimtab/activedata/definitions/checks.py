@@ -12,6 +12,7 @@ from trimtab.activedata.definitions.tokens import split_tokens
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.channel_queries import ChannelQuery, parameter_column
 from trimtab.activedata.execution.executions import plan_text
+from trimtab.activedata.execution.query_analysis import check_query
 from trimtab.activedata.execution.spark_errors import placed_error, spark_reason
 from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.execution.whole_queries import TIMES, WholeQuery, WholeState
@@ -64,6 +65,7 @@ def check_body(
         values = [*(example_value(each.type) for each in driver.entry.fields), 0]
         views.show_arrow("_checked_new", _one_row(driver.schema, values), None)
         try:
+            check_query(views.session, _plain(body), set(datasets))
             arguments = {each.name: example_value(each.type) for each in parameters}
             views.session.sql(_plain(body), args=arguments)
             compiled = query.text("`_checked_new`", "`_checked_subscriptions`", {})

@@ -16,6 +16,8 @@ from trimtab.activedata.definitions.tokens import Token, TokenReader, string_val
 from trimtab.activedata.definitions.types import read_type
 from trimtab.activedata.errors import StatementError
 
+DURATION_MAX_S: Final = 1e9
+
 FORMATS: Final = ("JSON", "CSV", "PARQUET")
 _ENDINGS: Final = {".json": "JSON", ".jsonl": "JSON", ".ndjson": "JSON", ".csv": "CSV", ".parquet": "PARQUET"}
 _COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst"})
@@ -193,8 +195,8 @@ UNITS_S: Final = {"SECOND": 1.0, "MINUTE": 60.0, "HOUR": 3_600.0, "DAY": 86_400.
 def read_duration_s(reader: TokenReader) -> float:
     """Read a number and a unit of time."""
     number = reader.take()
-    if number.kind != "number" or float(number.text) <= 0:
-        raise reader.expected("a number above 0", number)
+    if number.kind != "number" or not 0 < float(number.text) < DURATION_MAX_S:
+        raise reader.expected("a number above 0 and below a billion", number)
     unit = reader.take()
     factor = UNITS_S.get(unit.upper.removesuffix("S"))
     if factor is None:

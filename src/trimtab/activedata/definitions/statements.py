@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from trimtab.activedata.definitions.data_statements import (
+    FORMATS,
     DataStatement,
     Put,
     read_alter,
@@ -29,6 +30,9 @@ __all__ = ["Put", "Statement", "parse_call", "parse_statements"]
 
 RESERVED_NAMES: Final = frozenset({"results", "dead_letters", "subscriptions", "rates"})
 """Names that queries use for what every active-data store has."""
+
+POLL_MIN_S: Final = 0.1
+PERIOD_MIN_S: Final = 0.01
 
 
 class CreateDataset(msgspec.Struct, frozen=True):
@@ -49,9 +53,10 @@ class CreateDataset(msgspec.Struct, frozen=True):
 
 
 class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
-    """Files of JSON lines in a directory, in the order of their names."""
+    """Files in a directory, in the order of their names; their names say the format unless it is given."""
 
     path: str
+    format: str | None = None
 
 
 class HttpSource(msgspec.Struct, frozen=True, tag="http"):
@@ -65,11 +70,22 @@ class OverlaySource(msgspec.Struct, frozen=True, tag="overlay"):
     broker: str
 
 
-Source: TypeAlias = DirectorySource | HttpSource | OverlaySource
+class JdbcSource(msgspec.Struct, frozen=True, tag="jdbc"):
+    """A table of PostgreSQL that is read again and again; from the last value on if a column grows."""
+
+    url: str
+    table: str
+    by: str | None = None
+    every_s: float = 5.0
+    user: str | None = None
+    password: str | None = None
+
+
+Source: TypeAlias = DirectorySource | HttpSource | OverlaySource | JdbcSource
 
 
 class CreateFeed(msgspec.Struct, frozen=True):
-    """`CREATE FEED name INTO dataset FROM DIRECTORY 'path' | HTTP | OVERLAY 'filter' AT 'host:port'`."""
+    """`CREATE FEED name INTO dataset FROM` a directory, HTTP, a table or the overlay."""
 
     name: str
     dataset: str
@@ -104,13 +120,17 @@ class CreateChannel(msgspec.Struct, frozen=True):
 
 
 class CreateBroker(msgspec.Struct, frozen=True):
-    """`CREATE [PUBLISHING] BROKER name AT 'address'`: its results are fetched, or published at the address."""
+    """`CREATE [PUBLISHING] BROKER name AT 'address' [SECRET 'text']`: its results are fetched, or published there.
+
+    Results for an address with http, https or file are posted or written there by the process.
+    """
 
     name: str
     address: str
     if_not_exists: bool = False
     publishes: bool = False
     position: int = 0
+    secret: str | None = None
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -250,7 +270,9 @@ def _create(reader: TokenReader) -> Statement:
         name = _own_name(reader, "the broker's name").text
         reader.need("AT")
         at = reader.next.start
-        return CreateBroker(name, reader.need_string("the broker's address"), if_not_exists, publishes, at)
+        address = reader.need_string("the broker's address")
+        secret = reader.need_string("the secret") if not publishes and reader.skip("SECRET") else None
+        return CreateBroker(name, address, if_not_exists, publishes, at, secret)
     raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL or [PUBLISHING] BROKER")
 
 
@@ -360,16 +382,50 @@ def _feed(reader: TokenReader) -> CreateFeed:
     reader.need("FROM")
     source: Source
     if reader.skip("DIRECTORY"):
-        source = DirectorySource(reader.need_string("the directory"))
+        path = reader.need_string("the directory")
+        source = DirectorySource(path, _format(reader))
     elif reader.skip("HTTP"):
         source = HttpSource()
+    elif reader.skip("JDBC"):
+        source = _jdbc(reader)
     elif reader.skip("OVERLAY"):
         filter_text = reader.need_string("the filter")
         reader.need("AT")
         source = OverlaySource(filter_text, reader.need_string("the broker's address"))
     else:
-        raise reader.expected("DIRECTORY 'path', HTTP, or OVERLAY 'filter' AT 'host:port'")
+        raise reader.expected("DIRECTORY 'path', HTTP, JDBC 'address' TABLE 'name', or OVERLAY 'filter' AT 'host:port'")
     return CreateFeed(name, dataset.text, source, if_not_exists, dataset.start)
+
+
+def _jdbc(reader: TokenReader) -> JdbcSource:
+    url = reader.need_string("the address")
+    reader.need("TABLE")
+    table = reader.need_string("the table's name")
+    by = user = password = None
+    every_s = 5.0
+    while True:
+        if reader.skip("BY"):
+            by = reader.need_string("the column's name") if reader.next.kind == "string" else reader.need_name("").text
+        elif reader.at("EVERY"):
+            every = reader.take()
+            every_s = read_duration_s(reader)
+            if every_s < POLL_MIN_S:
+                raise reader.refuse(every, f"a table is read at most every {POLL_MIN_S:g} seconds")
+        elif reader.skip("USER"):
+            user = reader.need_string("the user's name")
+        elif reader.skip("PASSWORD"):
+            password = reader.need_string("the password")
+        else:
+            return JdbcSource(url, table, by, every_s, user, password)
+
+
+def _format(reader: TokenReader) -> str | None:
+    if not reader.skip("FORMAT"):
+        return None
+    word = reader.take()
+    if word.upper not in FORMATS:
+        raise reader.expected("JSON, CSV or PARQUET", word)
+    return word.upper
 
 
 def _channel(reader: TokenReader) -> CreateChannel:
@@ -387,6 +443,8 @@ def _channel(reader: TokenReader) -> CreateChannel:
             if continuous:
                 raise reader.refuse(period, "a continuous channel runs when records arrive and has no period")
             period_s = read_duration_s(reader)
+            if period_s < PERIOD_MIN_S:
+                raise reader.refuse(period, f"a period is at least {PERIOD_MIN_S:g} seconds, not {period_s:g}")
         elif reader.skip("RETAIN"):
             retain_s = read_duration_s(reader)
         else:
@@ -429,7 +487,7 @@ def _call(reader: TokenReader) -> tuple[Token, tuple[Scalar, ...], dict[str, Sca
         if positional or named:
             reader.need(",")
         token = reader.next
-        if token.kind == "word" and reader.tokens[reader.index + 1].text == "=>":
+        if token.kind in ("word", "name") and reader.tokens[reader.index + 1].text == "=>":
             reader.index += 2
             if token.text in named:
                 raise reader.refuse(token, f"{token.text!r} is given twice")

@@ -55,6 +55,19 @@ def split_tokens(text: str) -> list[Token]:
             tokens.append(Token(found.lastgroup or "", found[0], position, found.end()))
         position = found.end()
     tokens.append(Token("end", "", len(text), len(text)))
+    return _with_names(tokens)
+
+
+def _with_names(tokens: list[Token]) -> list[Token]:
+    """Fields may be named `case` and `end`: behind a point, and `end` also where no CASE is open, they are names."""
+    open_count = 0
+    for index, token in enumerate(tokens):
+        if token.kind != "word" or token.upper not in ("CASE", "END"):
+            continue
+        if (index and tokens[index - 1].text == ".") or (token.upper == "END" and not open_count):
+            tokens[index] = msgspec.structs.replace(token, kind="name")
+        else:
+            open_count += 1 if token.upper == "CASE" else -1
     return tokens
 
 
@@ -124,7 +137,7 @@ class TokenReader:
         token = self.take()
         if token.kind == "quoted":
             return msgspec.structs.replace(token, text=token.text[1:-1])
-        if token.kind != "word":
+        if token.kind not in ("word", "name"):
             raise self.expected(what, token)
         return token
 

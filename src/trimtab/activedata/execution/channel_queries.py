@@ -191,7 +191,7 @@ class _Compiler:
 
     def _inside_brackets(self) -> set[str]:
         """Datasets that are named anywhere in the body: a query in brackets may read them."""
-        words = {token.text.lower() for token in self.body.tokens if token.kind in ("word", "quoted")}
+        words = {token.text.lower() for token in self.body.tokens if token.kind in ("word", "quoted", "name")}
         own = {item.dataset.lower() for item in self.body.items if item.dataset}
         return {self.datasets[word].name for word in words - own if word in self.datasets}
 
@@ -292,7 +292,7 @@ class _Compiler:
         for index, token in enumerate(tokens):
             if token.kind == "parameter":
                 found.add(SUBSCRIPTIONS)
-            if token.kind not in ("word", "quoted") or (index and tokens[index - 1].text == "."):
+            if token.kind not in ("word", "quoted", "name") or (index and tokens[index - 1].text == "."):
                 continue
             following = tokens[index + 1].text if index + 1 < len(tokens) else ""
             name = token.text.strip("`").lower()

@@ -30,6 +30,17 @@ appender.file.layout.pattern = %d %p %c: %m%n%ex
 """
 
 
+_SESSION_CONFIGURATION: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",
+}
+"""What queries count on, in whatever Spark they run: kept plans, mistakes that are raised, times, and no variables of
+the environment in statements."""
+
+
 class SparkSettings(msgspec.Struct, frozen=True):
     """How Spark is started.
 
@@ -76,6 +87,28 @@ def start_spark(settings: SparkSettings, work_dir: Path) -> SparkSession:
     return SparkSession(context)
 
 
+def session_beside(session: SparkSession) -> SparkSession:
+    """A session with settings and views of its own in the same Spark as one that the user has."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise ActiveDataError(
+            "a Spark Connect session cannot be used, because active data needs the Spark in its own process: "
+            "give a classic session, or SparkSettings(master=...)"
+        )
+    if not hasattr(session, "newSession"):
+        raise ActiveDataError(f"expected SparkSettings or a SparkSession, not {type(session).__name__}")
+    if session.sparkContext._jsc is None:
+        raise ActiveDataError("the Spark session that was given is stopped")
+    beside = session.newSession()
+    for key, value in _SESSION_CONFIGURATION.items():
+        beside.conf.set(key, value)
+    return beside
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark's tasks run in this process, which sees every file that the driver sees."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
 def _stays_here(master: str) -> bool:
     """Whether Spark needs no other machine, so that it can keep to the loopback address."""
     return master.startswith("local") or "//127.0.0.1" in master or "//localhost" in master
@@ -98,12 +131,9 @@ def _configuration(settings: SparkSettings, work_dir: Path, log_file: Path) -> d
         "spark.local.dir": str(work_dir / "local"),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions_count),
         "spark.default.parallelism": str(settings.shuffle_partitions_count),
-        "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": str(settings.broadcast_bytes),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.ansi.enabled": "true",
+        **_SESSION_CONFIGURATION,
         "spark.scheduler.mode": "FAIR",
         "spark.locality.wait": "0",
         "spark.cleaner.periodicGC.interval": "10min",

@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,16 +19,41 @@ from trimtab.activedata.errors import ActiveDataError
 
 START_WITHIN_S: Final = 300.0
 
+TEMPORARY: Final = Path(tempfile.gettempdir()).resolve()
+
+_ISOLATED: Final = f"""
+kept=$(mktemp -d /var/tmp/trimtab-XXXXXX)
+mount -t tmpfs none "$kept"
+number=0
+for folder in "$@"; do
+    [ "$folder" = -- ] && break
+    number=$((number + 1)); mkdir "$kept/$number"; mount --bind "$folder" "$kept/$number"
+done
+mount -t tmpfs none {TEMPORARY}
+number=0
+while [ "$1" != -- ]; do
+    number=$((number + 1)); mkdir -p "$1"; mount --bind "$kept/$number" "$1"; shift
+done
+shift
+exec "$@"
+"""
+"""Mounts are those of this command alone and end with it."""
+
 
 class SparkCluster:
-    """A master and its workers, each a process with its own log."""
+    """A master and its workers, each a process with its own log.
 
-    def __init__(self, directory: Path, memory_mb: int) -> None:
+    With `shares`, each worker has a temporary folder of its own (a mount namespace, for which one must be root), in
+    which it sees these folders and nothing else that this process has there: as on another machine.
+    """
+
+    def __init__(self, directory: Path, memory_mb: int, shares: Sequence[Path] | None = None) -> None:
         from pyspark.find_spark_home import _find_spark_home
 
         from trimtab.activedata.execution.java import java_home
 
         self._directory = directory
+        self._isolation = [] if shares is None else _isolation([*shares, Path(sys.prefix), *_packages()])
         self._memory_mb = memory_mb
         self._spark_class = Path(_find_spark_home()) / "bin" / "spark-class"
         self._environment = {
@@ -52,7 +78,7 @@ class SparkCluster:
         for number in range(workers_count):
             options = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", f"{self._memory_mb}m"]
             options += ["--work-dir", str(self._directory / f"work{number}"), self.master]
-            self._start("org.apache.spark.deploy.worker.Worker", f"worker{number}", options)
+            self._start("org.apache.spark.deploy.worker.Worker", f"worker{number}", options, self._isolation)
         self._wait_for("master", "Registering worker", workers_count)
 
     def kill_worker(self, number: int) -> None:
@@ -66,11 +92,11 @@ class SparkCluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _start(self, name: str, log: str, options: list[str]) -> None:
+    def _start(self, name: str, log: str, options: list[str], before: Sequence[str] = ()) -> None:
         with (self._directory / f"{log}.log").open("wb") as file:
-            command = [str(self._spark_class), name, *options]
+            command = [*before, str(self._spark_class), name, *options]
             process = subprocess.Popen(
-                command, stdout=file, stderr=file, env=self._environment, cwd=self._directory, start_new_session=True
+                command, stdout=file, stderr=file, env=self._environment, cwd="/", start_new_session=True
             )
         self._processes.append(process)
 
@@ -84,6 +110,17 @@ class SparkCluster:
         raise ActiveDataError(f"the Spark cluster did not start within {START_WITHIN_S:g} s: {said[-500:]}")
 
 
+def _packages() -> list[Path]:
+    """Where the source of this package is, if that is not within the environment."""
+    return [Path(__file__).parents[3]]
+
+
+def _isolation(shares: Sequence[Path]) -> list[str]:
+    """What stands before a command so that it has a temporary folder of its own, with these folders in it."""
+    inside = [str(each.resolve()) for each in shares if each.resolve().is_relative_to(TEMPORARY)]
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", _ISOLATED, "sh", *inside, "--"]
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -91,9 +128,11 @@ def _free_port() -> int:
 
 
 @contextmanager
-def spark_cluster(directory: Path, workers_count: int = 2, memory_mb: int = 1_024) -> Iterator[SparkCluster]:
+def spark_cluster(
+    directory: Path, workers_count: int = 2, memory_mb: int = 1_024, shares: Sequence[Path] | None = None
+) -> Iterator[SparkCluster]:
     """A running cluster, which ends with the block."""
-    cluster = SparkCluster(directory, memory_mb)
+    cluster = SparkCluster(directory.absolute(), memory_mb, shares)
     try:
         cluster.start(workers_count)
         yield cluster

@@ -12,7 +12,7 @@ import msgspec
 from trimtab.activedata.definitions.fields import Field, Scalar, arrow_type, stored
 from trimtab.activedata.execution.channel_queries import parameter_column
 from trimtab.activedata.execution.dataset_frames import base_frame, with_changes
-from trimtab.activedata.execution.spark import SparkSettings, start_spark, stop_spark
+from trimtab.activedata.execution.spark import SparkSettings, session_beside, start_spark, stop_spark
 from trimtab.activedata.execution.spark_errors import is_spark_gone
 from trimtab.activedata.storage.dataset_table import DatasetTable
 from trimtab.activedata.storage.delta_tables import DeltaStore
@@ -37,10 +37,15 @@ class _View(msgspec.Struct):
 
 
 class SparkViews:
-    """The Spark session and its views; the session can be started again, and the views then come back by themselves."""
+    """The Spark session and its views; the session can be started again, and the views then come back by themselves.
 
-    def __init__(self, settings: SparkSettings, work_dir: Path) -> None:
-        self._settings = settings
+    A session that the user has already is lent: a session of its own beside it is used, in the same Spark, and neither
+    is stopped here.
+    """
+
+    def __init__(self, settings: SparkSettings | SparkSession, work_dir: Path) -> None:
+        self._settings = settings if isinstance(settings, SparkSettings) else None
+        self._lent = None if isinstance(settings, SparkSettings) else settings
         self.work_dir = work_dir
         self.lock = threading.RLock()
         self._views: dict[str, _View] = {}
@@ -52,7 +57,10 @@ class SparkViews:
         """Start Spark, for the first time or after it died."""
         with self.lock:
             self._views.clear()
-            self.session = start_spark(self._settings, self.work_dir)
+            if self._settings is not None:
+                self.session = start_spark(self._settings, self.work_dir)
+            elif self._lent is not None:
+                self.session = session_beside(self._lent)
             self.starts_count += 1
             self.session.sql(
                 "CREATE OR REPLACE TEMPORARY FUNCTION distance(x1 DOUBLE, y1 DOUBLE, x2 DOUBLE, y2 DOUBLE) "
@@ -62,8 +70,11 @@ class SparkViews:
     def stop(self) -> None:
         """Stop Spark."""
         with self.lock:
-            self._views.clear()
-            stop_spark(self.session)
+            if self._settings is None:
+                self.clear()
+            else:
+                self._views.clear()
+                stop_spark(self.session)
 
     def is_alive(self) -> bool:
         """Whether Spark's Java process runs, as far as this can be told without asking it."""
@@ -105,7 +116,17 @@ class SparkViews:
     @property
     def master(self) -> str:
         """Where Spark runs."""
-        return self._settings.master
+        return str(self.session.sparkContext.master) if self._settings is None else self._settings.master
+
+    @property
+    def ui_url(self) -> str | None:
+        """Where Spark's own pages are, if they are on (`--conf spark.ui.enabled=true`)."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return self.session.sparkContext.uiWebUrl
+        except (Py4JError, OSError, AttributeError):
+            return None
 
     def clear(self) -> None:
         """Forget all views."""

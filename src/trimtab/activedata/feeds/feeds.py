@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from trimtab.activedata.definitions.fields import ValueMistake
-from trimtab.activedata.definitions.statements import DirectorySource, HttpSource, OverlaySource, Source
+from trimtab.activedata.definitions.statements import DirectorySource, HttpSource, JdbcSource, OverlaySource, Source
 from trimtab.activedata.errors import ActiveDataError
-from trimtab.activedata.feeds.overlay_feed import OverlayAdapter, OverlayFeed
+from trimtab.activedata.feeds.directory_feed import DirectoryFeed
+from trimtab.activedata.feeds.jdbc_feed import JdbcFeed, check_jdbc
+from trimtab.activedata.feeds.overlay_feed import OverlayFeed
+from trimtab.activedata.feeds.raw_records import RawRecord, json_records
+from trimtab.activedata.feeds.taking import take_in_halves
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.catalog_entries import FeedEntry
 from trimtab.activedata.storage.datasets import Row, StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter, DeadLetters
+from trimtab.activedata.supervision import SupervisedThread
 
-logger = logging.getLogger(__name__)
-
-LOOK_AGAIN_AFTER_S: Final = 0.5
-"""How often a directory is looked at for new files and lines."""
-
-READ_BYTES: Final = 4 * 1024 * 1024
-"""At most so much of a file becomes one commit."""
+if TYPE_CHECKING:
+    from trimtab.activedata.execution.spark_views import SparkViews
+    from trimtab.activedata.overlay import Overlay
 
 
 class FeedAnswer(msgspec.Struct, frozen=True):
@@ -39,20 +40,22 @@ class FeedAnswer(msgspec.Struct, frozen=True):
 class Feeds:
     """Runs the feeds that are switched on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         catalog: Catalog,
         datasets: Mapping[str, StoredDataset],
         dead_letters: DeadLetters,
         arrived: Callable[[], None],
-        overlay: OverlayAdapter | None,
+        overlay: Overlay,
+        views: SparkViews | None = None,
     ) -> None:
         self._catalog = catalog
         self._datasets = datasets
         self._dead_letters = dead_letters
         self._arrived = arrived
         self._overlay = overlay
-        self._running: dict[int, tuple[threading.Event, threading.Thread]] = {}
+        self._views = views
+        self._running: dict[int, SupervisedThread] = {}
 
     def start(self) -> None:
         """Start the feeds that ran when the process ended."""
@@ -68,9 +71,9 @@ class Feeds:
     def check(self, source: Source) -> None:
         """Refuse a source that cannot work."""
         if isinstance(source, OverlaySource):
-            if self._overlay is None:
-                raise ValueMistake("this process knows no broker network; feeds from the overlay need `trimtab active`")
             self._overlay.check(source.filter, source.broker)
+        if isinstance(source, JdbcSource):
+            check_jdbc(source)
         if isinstance(source, DirectorySource) and not Path(source.path).is_dir():
             raise ValueMistake(f"{source.path} is no directory")
 
@@ -83,101 +86,72 @@ class Feeds:
             self._stop(feed.id)
             self._catalog.set_note("FEED", feed.id, None)
 
+    def thread_of(self, feed_id: int) -> SupervisedThread | None:
+        """The thread of a feed that runs and has one: records that are posted come in the threads of the service."""
+        return self._running.get(feed_id)
+
     def _start(self, feed: FeedEntry) -> None:
         if feed.id in self._running or isinstance(feed.source, HttpSource):
             return
-        stop = threading.Event()
-        follow = self._follow_overlay if isinstance(feed.source, OverlaySource) else self._follow_directory
-        thread = threading.Thread(target=follow, args=(feed, stop), name=f"feed-{feed.name}", daemon=True)
-        self._running[feed.id] = (stop, thread)
+        follow = {OverlaySource: self._follow_overlay, JdbcSource: self._follow_jdbc}
+        work = follow.get(type(feed.source), self._follow_directory)
+        self._running[feed.id] = thread = SupervisedThread(
+            f"feed {feed.name}", partial(work, feed), partial(self._catalog.feed_failed, feed.id)
+        )
         thread.start()
 
     def _stop(self, feed_id: int) -> None:
-        found = self._running.pop(feed_id, None)
-        if found is not None:
-            found[0].set()
-            found[1].join()
+        thread = self._running.pop(feed_id, None)
+        if thread is not None:
+            thread.stop()
 
-    def take_lines(self, feed: FeedEntry, data: bytes, source: str, place: int, *, known: bool = False) -> FeedAnswer:
+    def take_lines(self, feed: FeedEntry, data: bytes, source: str, place: int) -> FeedAnswer:
         """Take JSON lines; `place` is where the first one stands in its source. Durable when this returns."""
         if isinstance(feed.source, HttpSource) and not feed.running:
             raise ActiveDataError(f"feed {feed.name} is stopped; START FEED {feed.name} starts it")
-        dataset = self._datasets[feed.dataset.lower()]
-        good: list[tuple[Row, int, bytes]] = []
-        letters: list[DeadLetter] = []
-        for line in data.split(b"\n"):
-            at = place
-            place += len(line) + 1
-            if not line.strip():
-                continue
-            try:
-                good.append((dataset.check(msgspec.json.decode(line)), at, line))
-            except (ValueMistake, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-                letters.append(DeadLetter(feed.name, source, at, str(error), line.decode(errors="replace")))
-        return self._store(feed, dataset, good, letters, {f"{feed.id}:{source}": place} if known else {})
+        return self._take(feed, json_records(data, place), source, {})
 
-    def _store(
-        self,
-        feed: FeedEntry,
-        dataset: StoredDataset,
-        good: list[tuple[Row, int, bytes]],
-        letters: list[DeadLetter],
-        marks: dict[str, int],
-    ) -> FeedAnswer:
-        taken = dataset.take([row for row, _, _ in good])
-        for index, reason in taken.refused:
-            _, at, line = good[index]
-            letters.append(DeadLetter(feed.name, "", at, reason, line.decode(errors="replace")))
+    def _take(self, feed: FeedEntry, records: list[RawRecord], source: str, marks: dict[str, int]) -> FeedAnswer:
+        """Store records; what cannot be stored becomes a dead letter. The marks say how far a source is read then."""
+        dataset = self._datasets[feed.dataset.lower()]
+        good: list[tuple[Row, RawRecord]] = []
+        bad: list[tuple[RawRecord, str]] = []
+        for each in records:
+            try:
+                if each.mistake is not None:
+                    raise ValueMistake(each.mistake)
+                good.append((dataset.check(each.value), each))
+            except Exception as error:  # whatever a record does to the check is a mistake of the record
+                bad.append((each, str(error) or type(error).__name__))
+        taken = take_in_halves(dataset, good)
+        bad += taken.refused
+        letters = [DeadLetter(feed.name, source, each.place, reason, each.text) for each, reason in bad]
+        letters.sort(key=lambda letter: letter.place)
         self._dead_letters.add(letters, marks)
         self._catalog.count_fed(feed.id, taken.accepted_count, taken.repeated_count, len(letters))
+        thread = self._running.get(feed.id)
+        if thread is not None:
+            thread.worked()
         if taken.accepted_count:
             self._arrived()
         return FeedAnswer(taken.accepted_count + taken.repeated_count, len(letters), taken.repeated_count)
 
     def _follow_directory(self, feed: FeedEntry, stop: threading.Event) -> None:
-        assert isinstance(feed.source, DirectorySource)
-        offsets = self._catalog.offsets(feed.id)
-        while not stop.is_set():
-            try:
-                busy = False
-                for path in sorted(Path(feed.source.path).iterdir()):
-                    if path.is_file() and not path.name.startswith(".") and not stop.is_set():
-                        busy |= self._read_on(feed, path, offsets)
-            except (OSError, ActiveDataError) as error:
-                logger.warning("feed %s: %s", feed.name, error)
-                self._catalog.feed_failed(feed.id, str(error))
-                busy = False
-            if not busy:
-                stop.wait(LOOK_AGAIN_AFTER_S)
+        def take(records: list[RawRecord], source: str, marks: dict[str, int]) -> None:
+            self._take(feed, records, source, marks)
 
-    def _read_on(self, feed: FeedEntry, path: Path, offsets: dict[str, int]) -> bool:
-        """Take the next whole lines of a file; a last line without its end waits until the writer ends it."""
-        offset = offsets.get(path.name, 0)
-        if path.stat().st_size <= offset:
-            return False
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read(READ_BYTES)
-        whole = data[: data.rfind(b"\n") + 1]
-        if not whole:
-            if len(data) < READ_BYTES:
-                return False
-            whole = data
-        self.take_lines(feed, whole, path.name, offset, known=True)
-        offsets[path.name] = offset + len(whole)
-        self._catalog.set_offset(feed.id, path.name, offsets[path.name])
-        return True
+        DirectoryFeed(feed, self._datasets[feed.dataset.lower()], self._catalog, take).follow(stop)
+
+    def _follow_jdbc(self, feed: FeedEntry, stop: threading.Event) -> None:
+        def take(records: list[RawRecord], source: str, marks: dict[str, int]) -> None:
+            self._take(feed, records, source, marks)
+
+        if self._views is None:
+            raise ActiveDataError("tables are read by Spark, and there is none")
+        JdbcFeed(feed, self._datasets[feed.dataset.lower()], self._catalog, self._views, take).follow(stop)
 
     def _follow_overlay(self, feed: FeedEntry, stop: threading.Event) -> None:
         assert isinstance(feed.source, OverlaySource)
         dataset = self._datasets[feed.dataset.lower()]
         taking = OverlayFeed(feed, dataset, self._catalog, self._dead_letters, self._arrived)
-        while not stop.is_set():
-            try:
-                if self._overlay is None:
-                    raise ActiveDataError("this process knows no broker network")
-                self._overlay.follow(feed.source.filter, feed.source.broker, taking, stop)
-            except (OSError, ActiveDataError) as error:
-                logger.warning("feed %s: %s", feed.name, error)
-                self._catalog.feed_failed(feed.id, str(error))
-                stop.wait(2.0)
+        self._overlay.follow(feed.source.filter, feed.source.broker, taking, stop)

@@ -8,20 +8,15 @@ what is not above that number is left out.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from trimtab.activedata.definitions.fields import ValueMistake
+from trimtab.activedata.feeds.taking import take_in_halves
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.catalog_entries import FeedEntry
 from trimtab.activedata.storage.datasets import Row, StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter, DeadLetters
-
-if TYPE_CHECKING:
-    from trimtab.activedata.sinks.publishing import PublishingBroker
 
 
 class OverlayPublication(msgspec.Struct, frozen=True):
@@ -31,22 +26,6 @@ class OverlayPublication(msgspec.Struct, frozen=True):
     session: str
     sequence: int
     values: dict[str, object]
-
-
-class OverlayAdapter(Protocol):
-    """How active data meets a broker network: implemented where the network is known."""
-
-    def check(self, filter_text: str, broker: str) -> None:
-        """Raise ValueMistake if the filter or the address cannot be understood."""
-
-    def check_address(self, broker: str) -> None:
-        """Raise ValueMistake if an address cannot be understood."""
-
-    def follow(self, filter_text: str, broker: str, feed: OverlayFeed, stop: threading.Event) -> None:
-        """Give a feed what matches until `stop` is set, going on after what its earlier life has stored."""
-
-    def publish(self, broker: str, source: PublishingBroker, stop: threading.Event) -> None:
-        """Publish results until `stop` is set, and tell which were accepted."""
 
 
 class OverlayFeed:
@@ -95,15 +74,16 @@ class OverlayFeed:
         for each in publications:
             try:
                 good.append((self._dataset.check(self._own(each)), each))
-            except ValueMistake as error:
-                bad.append((each, str(error)))
-        marks: dict[str, int] = {}
+            except Exception as error:  # whatever a publication does to the check is a mistake of the publication
+                bad.append((each, str(error) or type(error).__name__))
+        marks_of = None
         if self._dataset.keys is None:
             known = self._positions(self._dataset.store.mark, publications)
             good = [(row, each) for row, each in good if each.sequence > known[self._mark(each)]]
-            marks = self._newest([each for _, each in good])
-        taken = self._dataset.take([row for row, _ in good], marks)
-        bad += [(good[index][1], reason) for index, reason in taken.refused]
+            marks_of = self._newest
+        taken = take_in_halves(self._dataset, good, marks_of)
+        bad += taken.refused
+        bad.sort(key=lambda letter: letter[0].sequence)
         rejected_count = self._put_aside(bad)
         self.keep(kept)
         repeated_count = len(publications) - taken.accepted_count - rejected_count
@@ -140,7 +120,7 @@ class OverlayFeed:
         names = dict.fromkeys(self._mark(each) for each in publications)
         return {name: mark(name) or 0 for name in names}
 
-    def _newest(self, publications: list[OverlayPublication]) -> dict[str, int]:
+    def _newest(self, publications: Sequence[OverlayPublication]) -> dict[str, int]:
         newest: dict[str, int] = {}
         for each in publications:
             name = self._mark(each)

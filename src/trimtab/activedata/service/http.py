@@ -1,315 +1,267 @@
-"""The small JSON service of an active-data process, for brokers, feeds and the command line.
+"""The service of an active-data process over HTTP, for brokers, feeds, programs and the command line.
 
 What it answers is written down in docs/active-data.md. Bad requests are told with 400 and what was wrong, unknown names
-with 404, a disk that takes nothing more with 507: a record is acknowledged only when it is durable.
+with 404, a disk that takes nothing more with 507: a record is acknowledged only when it is durable. Waiting (for news,
+in streams of events) takes no thread; everything else runs in a bounded number of them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from trimtab.activedata.active import ActiveData
-from trimtab.activedata.definitions.fields import Scalar, ValueMistake
+from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError, StorageError
-from trimtab.activedata.service.status import status
-from trimtab.activedata.storage.results import Result
+from trimtab.activedata.service.access import AccessRules, Guarded, rules_for
+from trimtab.activedata.service.news_bell import NewsBell
+from trimtab.activedata.service.requests import Request, Requests, told_result
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request as HttpRequest
+    from starlette.responses import Response
 
 logger = logging.getLogger(__name__)
 
 BODY_MAX_BYTES: Final = 64 * 1024 * 1024
 WAIT_MAX_S: Final = 60.0
-NEWS_RESULTS_MAX_COUNT: Final = 500
-NEWS_MAX_BYTES: Final = 256 * 1024
-"""News bring so many results along, if they are not larger than this."""
+LOOK_AGAIN_AFTER_S: Final = 1.0
+"""A subscription may begin while news are waited for: so often it is looked who is asked for."""
 
+KEEP_ALIVE_S: Final = 120
+STREAM_SIGN_EVERY_S: Final = 15.0
+"""So often a stream of events without events shows that it is alive."""
 
-class WantedSubscription(msgspec.Struct, frozen=True):
-    """A back-end subscription that a broker declares."""
-
-    channel: str
-    arguments: dict[str, Scalar] = {}
-
-
-class BrokerDeclaration(msgspec.Struct, frozen=True):
-    """All back-end subscriptions that a broker wants; those that it has and does not name end."""
-
-    subscriptions: list[WantedSubscription] = []
-    address: str = ""
-
-
-class WantedResults(msgspec.Struct, frozen=True):
-    """Results of a subscription that a broker fetches: those after a position, at most so many."""
-
-    id: int
-    after: int = 0
-    limit: int = 1_000
-
-
-class ManyWantedResults(msgspec.Struct, frozen=True):
-    """Results of several subscriptions, fetched at once."""
-
-    fetches: list[WantedResults]
-
-
-class _Request(msgspec.Struct, frozen=True):
-    parts: tuple[str, ...]
-    options: dict[str, str]
-    body: bytes
-
-    def number(self, name: str, default: float) -> float:
-        try:
-            return float(self.options.get(name, default))
-        except ValueError:
-            raise ValueMistake(f"{name} must be a number, and is {self.options[name]!r}") from None
+THREADS_COUNT: Final = 16
+CLOSE_WITHIN_S: Final = 5
 
 
 class Service:
     """Serves one ActiveData object on a port until it is closed."""
 
-    def __init__(self, active: ActiveData, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, active: ActiveData, host: str = "127.0.0.1", port: int = 0, rules: AccessRules | None = None
+    ) -> None:
+        try:
+            import uvicorn
+        except ImportError:
+            raise ActiveDataError("the service needs a web server: pip install 'trimtab[active]'") from None
         self.active = active
-        service = self
-
-        class Handler(_Handler):
-            answer = service.answer
-
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="service", daemon=True)
-        self._is_closing = threading.Event()
+        self.rules = rules or rules_for(host, None)
+        self.requests = Requests(active)
+        self.bell = NewsBell(active.results_store)
+        self._threads = ThreadPoolExecutor(THREADS_COUNT, thread_name_prefix="service")
+        self._socket = _listening(host, port)
+        configuration = uvicorn.Config(
+            Guarded(self._application(), self.rules),
+            log_config=None,
+            access_log=False,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=CLOSE_WITHIN_S,
+        )
+        self._server = uvicorn.Server(configuration)
+        self._is_started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="service", daemon=True)
 
     @property
     def port(self) -> int:
         """The port that is listened at."""
-        return int(self._server.server_address[1])
+        return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         """Start to answer."""
         self._thread.start()
+        self._is_started.wait()
 
     def close(self) -> None:
         """Stop to answer."""
-        self._is_closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.bell.close()
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join()
+        self._socket.close()
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def answer(self, method: str, request: _Request) -> object:
-        """What one request gets."""
-        routes: list[tuple[str, tuple[str, ...], Callable[[_Request], object]]] = [
-            ("GET", ("status",), self._status),
-            ("POST", ("statements",), self._statements),
-            ("POST", ("feeds", "*"), self._feed),
-            ("PUT", ("brokers", "*"), self._declare),
-            ("POST", ("brokers", "*", "subscriptions"), self._subscribe),
-            ("DELETE", ("brokers", "*", "subscriptions", "*"), self._unsubscribe),
-            ("GET", ("brokers", "*", "results"), self._news),
-            ("GET", ("results", "*"), self._results),
-            ("POST", ("results",), self._results_of_many),
+    def _run(self) -> None:
+        async def serve() -> None:
+            self.bell.start(asyncio.get_running_loop())
+            self._is_started.set()  # what connects now waits in the socket's queue
+            await self._server.serve(sockets=[self._socket])
+
+        asyncio.run(serve())
+
+    def _application(self) -> Starlette:
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+
+        asked = self.requests
+        routes: list[tuple[str, str, Callable[[HttpRequest], Awaitable[Response]]]] = [
+            ("GET", "/status", self._answering(asked.status)),
+            ("POST", "/statements", self._answering(asked.statements)),
+            ("POST", "/feeds/{feed}", self._answering(asked.feed)),
+            ("PUT", "/brokers/{broker}", self._answering(asked.declare)),
+            ("POST", "/brokers/{broker}/subscriptions", self._answering(asked.subscribe)),
+            ("DELETE", "/brokers/{broker}/subscriptions/{id}", self._answering(asked.unsubscribe)),
+            ("GET", "/brokers/{broker}/results", self._news),
+            ("GET", "/results/{id}", self._answering(asked.results)),
+            ("POST", "/results", self._answering(asked.results_of_many)),
+            ("GET", "/subscriptions/{id}/events", self._events),
         ]
-        for wanted, pattern, answer in routes:
-            if wanted == method and len(pattern) == len(request.parts):
-                if all(part in ("*", given) for part, given in zip(pattern, request.parts, strict=True)):
-                    return answer(request)
-        raise NotFoundError(f"there is no {method} /{'/'.join(request.parts)} here")
-
-    def _status(self, request: _Request) -> object:
-        return status(self.active)
-
-    def _statements(self, request: _Request) -> object:
-        text = _body(request, dict[str, str]).get("text")
-        if text is None:
-            raise ValueMistake('expected {"text": "statements"}')
-        return {"answers": self.active.run(text)}
-
-    def _feed(self, request: _Request) -> object:
-        return self.active.feed(request.parts[1], request.body)
-
-    def _declare(self, request: _Request) -> object:
-        """A broker registers and declares its whole set: what is new begins, what is missing ends, the rest stays."""
-        declared = _body(request, BrokerDeclaration)
-        broker = self.active.add_broker(request.parts[1], declared.address)
-        self.active.catalog.broker_seen(broker.id, time.time())
-        answers = [self._made_or_refused(each, broker.name) for each in declared.subscriptions]
-        kept = {each["id"] for each in answers if "id" in each}
-        for entry in self.active.catalog.subscriptions(broker_id=broker.id):
-            if entry.id not in kept:
-                self.active.unsubscribe(entry.id, broker.name)
-        return {"subscriptions": answers}
-
-    def _subscribe(self, request: _Request) -> object:
-        return self._made(_body(request, WantedSubscription), self.active.catalog.broker(request.parts[1]).name)
-
-    def _made(self, wanted: WantedSubscription, broker: str) -> dict[str, object]:
-        """A subscription with its number and the position after which its results come."""
-        made = self.active.subscribe_many(wanted.channel, [wanted.arguments], broker)[0]
-        return {"id": made.id, "position": self.active.results_store.last_position}
-
-    def _made_or_refused(self, wanted: WantedSubscription, broker: str) -> dict[str, object]:
-        """The same, or why it cannot be: one wrong subscription does not keep the others from being made."""
-        try:
-            return self._made(wanted, broker)
-        except (ValueMistake, NotFoundError) as error:
-            return {"error": str(error)}
-
-    def _unsubscribe(self, request: _Request) -> object:
-        broker = self.active.catalog.broker(request.parts[1])
-        number = _whole(request.parts[3])
-        if number not in {each.id for each in self.active.catalog.subscriptions(broker_id=broker.id)}:
-            raise NotFoundError(f"{broker.name} has no subscription {number}")
-        self.active.unsubscribe(number, broker.name)
-        return {}
-
-    def _news(self, request: _Request) -> object:
-        """Wait until the broker's subscriptions have new results."""
-        broker = self.active.catalog.broker(request.parts[1])
-        self.active.catalog.broker_seen(broker.id, time.time())
-        after = int(request.number("after", 0))
-        end_s = time.monotonic() + min(request.number("wait_s", 0.0), WAIT_MAX_S)
-        results = self.active.results_store
-        while True:
-            position = results.last_position  # before who is asked for: what begins after that is told the next time
-            mine = self.active.catalog.subscription_ids(broker.id)
-            found = results.newest(mine, after)
-            left_s = end_s - time.monotonic()
-            if found or left_s <= 0 or self._is_closing.is_set():
-                said = {str(key): value for key, value in found.items()}
-                few = self._if_few(found, after)
-                return {"position": max(position, after), "subscriptions": said, "results": few}
-            self.active.wait(mine, after, min(1.0, left_s))
-
-    def _if_few(self, found: dict[int, int], after: int) -> dict[str, list[dict[str, object]]]:
-        """The results themselves, by subscription, where they are so few that to ask for them would take longer."""
-        store = self.active.results_store
-        if len(found) > NEWS_RESULTS_MAX_COUNT or not store.is_in_memory(after):
-            return {}
-        fetched = store.fetch_many(list(found), after, NEWS_RESULTS_MAX_COUNT + 1)
-        told = [each for each in fetched if each.position <= found[each.subscription]]
-        if len(fetched) > NEWS_RESULTS_MAX_COUNT or sum(len(bytes(each.payload)) for each in told) > NEWS_MAX_BYTES:
-            return {}
-        few: dict[str, list[dict[str, object]]] = {}
-        for each in told:
-            few.setdefault(str(each.subscription), []).append(_told(each))
-        return few
-
-    def _results(self, request: _Request) -> object:
-        return self._fetched(
-            WantedResults(
-                _whole(request.parts[1]), int(request.number("after", 0)), int(request.number("limit", 1_000))
-            )
+        return Starlette(
+            routes=[Route(path, endpoint, methods=[method]) for method, path, endpoint in routes],
+            exception_handlers={HTTPException: _no_such},
         )
 
-    def _results_of_many(self, request: _Request) -> object:
-        """The results of several subscriptions; one that has ended has an error in place of them."""
-        answers: list[object] = []
-        for wanted in _body(request, ManyWantedResults).fetches:
-            try:
-                answers.append(self._fetched(wanted))
-            except NotFoundError as error:
-                answers.append({"error": str(error)})
-        return {"answers": answers}
+    def _answering(self, answer: Callable[[Request], object]) -> Callable[[HttpRequest], Awaitable[Response]]:
+        async def endpoint(http: HttpRequest) -> Response:
+            body = await _whole_body(http)
+            if body is None:
+                return _response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"more than {BODY_MAX_BYTES:,} bytes"})
+            code, said = await self._in_thread(partial(_answered, answer, _request(http, body)))
+            return _response(code, said)
 
-    def _fetched(self, wanted: WantedResults) -> dict[str, object]:
-        return {"results": [_told(each) for each in self.active.results(wanted.id, wanted.after, wanted.limit)]}
+        return endpoint
 
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-def _told(result: Result) -> dict[str, object]:
-    return {
-        "position": result.position,
-        "id": result.id,
-        "values": result.payload,
-        "executed_s": result.executed_us / 1e6,
-    }
-
-
-def _whole(text: str) -> int:
-    if not text.isdigit():
-        raise NotFoundError(f"there is no subscription {text!r}")
-    return int(text)
-
-
-def _body(request: _Request, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(request.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueMistake(f"the request's body: {error}") from None
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection: reads requests, and turns errors into answers."""
-
-    protocol_version = "HTTP/1.1"
-    server_version = "trimtab"
-    wbufsize = -1  # an answer is one write: in two, the second waits until the first is acknowledged
-    disable_nagle_algorithm = True
-    timeout = 120
-    answer: Callable[[str, _Request], object]
-
-    def do_GET(self) -> None:
-        self._serve("GET")
-
-    def do_POST(self) -> None:
-        self._serve("POST")
-
-    def do_PUT(self) -> None:
-        self._serve("PUT")
-
-    def do_DELETE(self) -> None:
-        self._serve("DELETE")
-
-    def log_message(self, format: str, *args: object) -> None:
-        logger.debug(format, *args)
-
-    def _serve(self, method: str) -> None:
+    async def _news(self, http: HttpRequest) -> Response:
+        """Wait until a broker's subscriptions have new results."""
+        request = _request(http)
         try:
-            length = int(self.headers.get("Content-Length") or 0)
-            if length < 0 or length > BODY_MAX_BYTES:
-                self.close_connection = True
-                self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"more than {BODY_MAX_BYTES:,} bytes"})
-                return
-            url = urlsplit(self.path)
-            parts = tuple(unquote(part) for part in url.path.split("/") if part)
-            options = {name: values[-1] for name, values in parse_qs(url.query).items()}
-            self._send(*self._answered(method, _Request(parts, options, self.rfile.read(length))))
-        except (ConnectionError, TimeoutError):
-            self.close_connection = True
-
-    def _answered(self, method: str, request: _Request) -> tuple[HTTPStatus, object]:
-        try:
-            return HTTPStatus.OK, type(self).answer(method, request)
-        except StatementError as error:
-            told = {"error": str(error), "position": error.position, "pointer": error.pointer()}
-            return HTTPStatus.BAD_REQUEST, told
+            wait_s = min(request.number("wait_s", 0.0), WAIT_MAX_S)
         except ValueMistake as error:
-            return HTTPStatus.BAD_REQUEST, {"error": str(error)}
-        except NotFoundError as error:
-            return HTTPStatus.NOT_FOUND, {"error": str(error)}
-        except StorageError as error:
-            return HTTPStatus.INSUFFICIENT_STORAGE, {"error": str(error)}
-        except ActiveDataError as error:
-            return HTTPStatus.CONFLICT, {"error": str(error)}
-        except Exception as error:
-            logger.exception("%s /%s", method, "/".join(request.parts))
-            return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
+            return _response(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+        end_s = time.monotonic() + wait_s
+        while True:
+            rung = self.bell.rung
+            code, said = await self._in_thread(partial(_answered, self.requests.news, request))
+            left_s = end_s - time.monotonic()
+            if code != HTTPStatus.OK:
+                return _response(code, said)
+            if said[0] or left_s <= 0 or self.bell.is_closing:
+                return _response(code, said[1])
+            await self.bell.wait(rung, min(LOOK_AGAIN_AFTER_S, left_s))
 
-    def _send(self, code: HTTPStatus, answer: object) -> None:
+    async def _events(self, http: HttpRequest) -> Response:
+        """The results of a subscription as they come, as server-sent events; an event's id is its position."""
+        from starlette.responses import StreamingResponse
+
+        request = _request(http)
+        last = http.headers.get("last-event-id", "")
         try:
-            data = msgspec.json.encode(answer)
-        except TypeError:
-            data = json.dumps(msgspec.to_builtins(answer), default=str).encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-        self.wfile.flush()
+            after = int(last) if last.isdigit() else int(request.number("after", 0))
+        except ValueMistake as error:
+            return _response(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+        code, said = await self._in_thread(partial(_answered, partial(self.requests.events, after=after), request))
+        if code != HTTPStatus.OK:
+            return _response(code, said)
+        return StreamingResponse(
+            self._stream(request, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    async def _stream(self, request: Request, after: int) -> AsyncIterator[bytes]:
+        yield b"retry: 1000\n\n"
+        while not self.bell.is_closing:
+            rung = self.bell.rung
+            try:
+                found = await self._in_thread(partial(self.requests.events, request, after))
+            except NotFoundError as error:
+                yield b"event: ended\ndata: " + msgspec.json.encode({"error": str(error)}) + b"\n\n"
+                return
+            for each in found:
+                yield b"id: %d\nevent: result\ndata: %s\n\n" % (each.position, msgspec.json.encode(told_result(each)))
+            if found:
+                after = found[-1].position
+                continue
+            end_s = time.monotonic() + STREAM_SIGN_EVERY_S
+            while not rung.is_set() and time.monotonic() < end_s and not self.bell.is_closing:
+                await self.bell.wait(rung, LOOK_AGAIN_AFTER_S)
+            if not rung.is_set():
+                yield b": here\n\n"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    found = socket.socket(family, kind, protocol)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(1_024)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def _request(http: HttpRequest, body: bytes = b"") -> Request:
+    options = {name: http.query_params.getlist(name)[-1] for name in http.query_params}
+    return Request({name: str(value) for name, value in http.path_params.items()}, options, body)
+
+
+async def _whole_body(http: HttpRequest) -> bytes | None:
+    """The body of a request, None if it is too large."""
+    said = http.headers.get("content-length", "")
+    if said.isdigit() and int(said) > BODY_MAX_BYTES:
+        return None
+    parts: list[bytes] = []
+    size = 0
+    async for part in http.stream():
+        size += len(part)
+        if size > BODY_MAX_BYTES:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _answered(answer: Callable[[Request], object], request: Request) -> tuple[HTTPStatus, Any]:
+    """What a request gets; what it makes the process raise is an answer, too."""
+    try:
+        return HTTPStatus.OK, answer(request)
+    except StatementError as error:
+        told = {"error": str(error), "position": error.position, "pointer": error.pointer()}
+        return HTTPStatus.BAD_REQUEST, told
+    except ValueMistake as error:
+        return HTTPStatus.BAD_REQUEST, {"error": str(error)}
+    except NotFoundError as error:
+        return HTTPStatus.NOT_FOUND, {"error": str(error)}
+    except StorageError as error:
+        return HTTPStatus.INSUFFICIENT_STORAGE, {"error": str(error)}
+    except ActiveDataError as error:
+        return HTTPStatus.CONFLICT, {"error": str(error)}
+    except Exception as error:
+        logger.exception("a request failed")
+        return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
+
+
+def _response(code: HTTPStatus, answer: object) -> Response:
+    from starlette.responses import Response
+
+    try:
+        data = msgspec.json.encode(answer)
+    except TypeError:
+        data = json.dumps(msgspec.to_builtins(answer), default=str).encode()
+    return Response(data, status_code=int(code), media_type="application/json")
+
+
+async def _no_such(http: HttpRequest, error: Exception) -> Response:
+    said = {"error": f"there is no {http.method} {http.url.path} here"}
+    return _response(HTTPStatus(getattr(error, "status_code", HTTPStatus.NOT_FOUND)), said)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trimtab.activedata.definitions.statements import DirectorySource, HttpSource, OverlaySource, Source
+from trimtab.activedata.definitions.statements import DirectorySource, HttpSource, JdbcSource, OverlaySource, Source
 
 if TYPE_CHECKING:
     from trimtab.activedata.active import ActiveData
-    from trimtab.activedata.storage.catalog_entries import BrokerEntry
+    from trimtab.activedata.storage.catalog_entries import BrokerEntry, FeedEntry
 
 
 class DatasetStatus(msgspec.Struct, frozen=True):
@@ -29,6 +29,8 @@ class FeedStatus(msgspec.Struct, frozen=True):
     dataset: str
     source: str
     running: bool
+    restarts_count: int
+    """How often the feed's thread failed and was started again since the process started."""
     accepted_count: int
     repeated_count: int
     rejected_count: int
@@ -66,7 +68,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     subscriptions_count: int
     silent_s: float | None
     published_count: int | None = None
-    """Of a publishing broker: results that were published since the process started."""
+    """Results that were published, posted or written for the broker since the process started."""
     error: str | None = None
 
 
@@ -98,16 +100,30 @@ def status(active: ActiveData) -> Status:
                 each.dataset,
                 source_text(each.source),
                 each.running,
+                _restarts_count(active, each.id),
                 each.accepted_count,
                 each.repeated_count,
                 each.rejected_count,
-                each.error,
+                _feed_error(active, each),
             )
             for each in active.catalog.feeds()
         ],
         channels=[_channel(active, name) for name in list(active.engine.channels)],
         brokers=[_broker(active, each) for each in active.catalog.brokers()],
     )
+
+
+def _restarts_count(active: ActiveData, feed_id: int) -> int:
+    thread = active.feeds.thread_of(feed_id)
+    return 0 if thread is None else thread.restarts_count
+
+
+def _feed_error(active: ActiveData, feed: FeedEntry) -> str | None:
+    """What keeps a feed from getting on, also where the catalog could not be told."""
+    thread = active.feeds.thread_of(feed.id)
+    if thread is not None and not thread.is_alive:
+        return "its thread is gone"
+    return feed.error if thread is None else (feed.error or thread.error)
 
 
 def _broker(active: ActiveData, entry: BrokerEntry) -> BrokerStatus:
@@ -117,8 +133,8 @@ def _broker(active: ActiveData, entry: BrokerEntry) -> BrokerStatus:
         entry.address,
         len(active.catalog.subscriptions(broker_id=entry.id)),
         None if entry.seen_s is None else round(time.time() - entry.seen_s, 1),
-        None if publishing is None else publishing.published_count,
-        None if publishing is None else publishing.error,
+        active.sinks.sent_count(entry.id) if publishing is None else publishing.published_count,
+        active.sinks.error(entry.id) if publishing is None else publishing.error,
     )
 
 
@@ -147,8 +163,10 @@ def _channel(active: ActiveData, name: str) -> ChannelStatus:
 def source_text(source: Source) -> str:
     """A source as its feed's definition names it."""
     match source:
-        case DirectorySource(path=path):
-            return f"DIRECTORY '{path}'"
+        case DirectorySource(path=path, format=file_format):
+            return f"DIRECTORY '{path}'{f' FORMAT {file_format}' if file_format else ''}"
+        case JdbcSource(url=url, table=table, by=by):
+            return f"JDBC '{url.partition('?')[0]}' TABLE '{table}'{f' BY {by}' if by else ''}"
         case HttpSource():
             return "HTTP"
         case OverlaySource(filter=wanted, broker=broker):

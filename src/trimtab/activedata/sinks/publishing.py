@@ -11,19 +11,21 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.errors import ActiveDataError
-from trimtab.activedata.feeds.overlay_feed import OverlayAdapter
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.catalog_entries import BrokerEntry, ChannelEntry, SubscriptionEntry
 from trimtab.activedata.storage.dead_letters import DeadLetter, DeadLetters
 from trimtab.activedata.storage.results import Result, Results
 from trimtab.language import Filter, LanguageError, Op, Predicate
 from trimtab.protocol.channels import flat_values
+
+if TYPE_CHECKING:
+    from trimtab.activedata.overlay import Overlay
 
 logger = logging.getLogger(__name__)
 
@@ -149,9 +151,7 @@ def _published(result: Result, wanted: SubscriptionEntry, channel: str, announce
 class Publishing:
     """The publishing brokers, each with a thread that talks to the overlay."""
 
-    def __init__(
-        self, catalog: Catalog, results: Results, dead_letters: DeadLetters, overlay: OverlayAdapter | None
-    ) -> None:
+    def __init__(self, catalog: Catalog, results: Results, dead_letters: DeadLetters, overlay: Overlay) -> None:
         self._catalog = catalog
         self._results = results
         self._dead_letters = dead_letters
@@ -175,8 +175,6 @@ class Publishing:
 
     def create(self, name: str, address: str) -> None:
         """Make a publishing broker, or give one another address."""
-        if self._overlay is None:
-            raise ValueMistake("this process knows no broker network; publishing brokers need `trimtab active`")
         self._overlay.check_address(address)
         known = next((each for each in self._catalog.brokers() if each.name.lower() == name.lower()), None)
         if known is not None and not self.publishes(known):
@@ -212,8 +210,6 @@ class Publishing:
     def _work(self, broker: PublishingBroker, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                if self._overlay is None:
-                    raise ActiveDataError("this process knows no broker network")
                 self._overlay.publish(broker.entry.address, broker, stop)
             except (OSError, ActiveDataError) as error:
                 logger.warning("broker %s: %s", broker.entry.name, error)

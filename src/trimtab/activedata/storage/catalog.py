@@ -29,6 +29,7 @@ from trimtab.activedata.storage.catalog_entries import (
     DatasetEntry,
     DatasetOptions,
     FeedEntry,
+    FilePosition,
     SubscriptionEntry,
 )
 
@@ -43,6 +44,9 @@ CREATE TABLE IF NOT EXISTS feeds (
     repeated INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0, error TEXT);
 CREATE TABLE IF NOT EXISTS offsets (
     feed INTEGER NOT NULL, source TEXT NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (feed, source)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS file_positions (
+    feed INTEGER NOT NULL, file TEXT NOT NULL, offset INTEGER NOT NULL, generation INTEGER NOT NULL,
+    "check" TEXT NOT NULL, PRIMARY KEY (feed, file)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS channels (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, parameters TEXT NOT NULL,
     period_s REAL, retain_s REAL NOT NULL, body TEXT NOT NULL, driver TEXT NOT NULL COLLATE NOCASE,
@@ -54,6 +58,8 @@ CREATE TABLE IF NOT EXISTS subscriptions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, channel INTEGER NOT NULL, arguments TEXT NOT NULL, since INTEGER NOT NULL,
     UNIQUE (channel, arguments));
 CREATE TABLE IF NOT EXISTS subscribers (
+    broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS declared (
     broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
 CREATE TABLE IF NOT EXISTS suspended (subscription INTEGER PRIMARY KEY, reason TEXT NOT NULL, at_s REAL NOT NULL);
@@ -82,7 +88,7 @@ class Catalog:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._check_format()
-            self._connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA} COMMIT")
+            self._connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_SCHEMA} {self._undeclared()} COMMIT")
             self._migrate()
             (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
@@ -101,6 +107,13 @@ class Catalog:
         except ValueError as error:
             self.close()
             raise self._damaged(str(error)) from None
+
+    def _undeclared(self) -> str:
+        """What a catalog of an earlier version lacks; its brokers' subscriptions count as declared by the brokers."""
+        (known,) = self._connection.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'declared' AND type = 'table'"
+        ).fetchone()
+        return "" if known else "INSERT INTO declared SELECT broker, subscription FROM subscribers;"
 
     def _check_format(self) -> None:
         (found,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -269,16 +282,24 @@ class Catalog:
         with self._changing() as connection:
             connection.execute("UPDATE feeds SET error = ? WHERE id = ?", (error, feed_id))
 
-    def offsets(self, feed_id: int) -> dict[str, int]:
-        """How far each source of a feed has been read."""
-        return {
-            str(s): int(str(o)) for s, o in self._rows("SELECT source, offset FROM offsets WHERE feed = ?", feed_id)
+    def file_positions(self, feed_id: int) -> dict[str, FilePosition]:
+        """How far each file of a feed has been read; directories of earlier versions know offsets alone."""
+        found = {
+            str(file): FilePosition(int(str(offset)))
+            for file, offset in self._rows("SELECT source, offset FROM offsets WHERE feed = ?", feed_id)
         }
+        query = 'SELECT file, offset, generation, "check" FROM file_positions WHERE feed = ?'
+        for file, offset, generation, check in self._rows(query, feed_id):
+            found[str(file)] = FilePosition(int(str(offset)), int(str(generation)), str(check))
+        return found
 
-    def set_offset(self, feed_id: int, source: str, offset: int) -> None:
-        """Remember how far a source has been read."""
+    def set_file_position(self, feed_id: int, file: str, position: FilePosition) -> None:
+        """Remember how far a file has been read."""
         with self._changing() as connection:
-            connection.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?)", (feed_id, source, offset))
+            connection.execute(
+                "INSERT OR REPLACE INTO file_positions VALUES (?, ?, ?, ?, ?)",
+                (feed_id, file, position.offset, position.generation, position.check),
+            )
 
     # Versions of tables
 
@@ -366,11 +387,11 @@ class Catalog:
     # Brokers and subscriptions
 
     def add_broker(self, name: str, address: str) -> BrokerEntry:
-        """Define a broker, or change the address of one."""
+        """Define a broker, or change the address of one; without an address it keeps the one that it has."""
         with self._changing() as connection:
             connection.execute(
                 "INSERT INTO brokers (name, address) VALUES (?, ?)"
-                " ON CONFLICT (name) DO UPDATE SET address = excluded.address",
+                " ON CONFLICT (name) DO UPDATE SET address = coalesce(nullif(excluded.address, ''), address)",
                 (name, address),
             )
         return self.broker(name)
@@ -396,9 +417,18 @@ class Catalog:
                 connection.execute("UPDATE brokers SET seen_s = ? WHERE id = ?", (now_s, broker_id))
 
     def subscribe(
-        self, channel_id: int, broker_id: int, arguments: list[dict[str, Scalar]], since: int
+        self,
+        channel_id: int,
+        broker_id: int,
+        arguments: list[dict[str, Scalar]],
+        since: int,
+        *,
+        declared: bool = False,
     ) -> tuple[list[SubscriptionEntry], list[SubscriptionEntry]]:
-        """Make a broker subscribe; answers the subscriptions in order, and those of them that did not exist before."""
+        """Make a broker subscribe; answers the subscriptions in order, and those of them that did not exist before.
+
+        What the broker itself `declared` it may leave out of its next declaration; what others made for it stays.
+        """
         found: list[SubscriptionEntry] = []
         new: dict[int, SubscriptionEntry] = {}
         with self._changing() as connection:
@@ -419,6 +449,11 @@ class Catalog:
                 "INSERT OR IGNORE INTO subscribers (broker, subscription) VALUES (?, ?)",
                 [(broker_id, each.id) for each in found],
             )
+            if declared:
+                connection.executemany(
+                    "INSERT OR IGNORE INTO declared (broker, subscription) VALUES (?, ?)",
+                    [(broker_id, each.id) for each in found],
+                )
         return found, list(new.values())
 
     def unsubscribe(self, ids: Iterable[int], broker_id: int | None = None) -> list[int]:
@@ -428,6 +463,7 @@ class Catalog:
             for each in ids:
                 condition, values = ("", (each,)) if broker_id is None else (" AND broker = ?", (each, broker_id))
                 connection.execute(f"DELETE FROM subscribers WHERE subscription = ?{condition}", values)
+                connection.execute(f"DELETE FROM declared WHERE subscription = ?{condition}", values)
                 cursor = connection.execute(
                     "DELETE FROM subscriptions WHERE id = ? AND NOT EXISTS"
                     " (SELECT 1 FROM subscribers WHERE subscription = subscriptions.id)",
@@ -454,6 +490,11 @@ class Catalog:
         """The subscriptions of a broker by number alone, which is soon done."""
         found = self._rows("SELECT subscription FROM subscribers WHERE broker = ? ORDER BY subscription", broker_id)
         return [int(str(row[0])) for row in found]
+
+    def declared_ids(self, broker_id: int) -> set[int]:
+        """The subscriptions that a broker declared itself."""
+        found = self._rows("SELECT subscription FROM declared WHERE broker = ?", broker_id)
+        return {int(str(row[0])) for row in found}
 
     def subscription(self, subscription_id: int) -> SubscriptionEntry:
         """One subscription."""
@@ -496,11 +537,13 @@ class Catalog:
                 case "FEED":
                     connection.execute("DELETE FROM feeds WHERE id = ?", (entry_id,))
                     connection.execute("DELETE FROM offsets WHERE feed = ?", (entry_id,))
+                    connection.execute("DELETE FROM file_positions WHERE feed = ?", (entry_id,))
                 case "CHANNEL":
                     connection.execute("DELETE FROM channels WHERE id = ?", (entry_id,))
                     connection.execute("DELETE FROM notes WHERE kind LIKE 'CHANNEL %' AND id = ?", (entry_id,))
                 case "BROKER":
                     connection.execute("DELETE FROM subscribers WHERE broker = ?", (entry_id,))
+                    connection.execute("DELETE FROM declared WHERE broker = ?", (entry_id,))
                     connection.execute("DELETE FROM brokers WHERE id = ?", (entry_id,))
                 case _:
                     raise ActiveDataError(f"nothing of the kind {kind} can be dropped")

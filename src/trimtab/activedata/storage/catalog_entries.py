@@ -47,6 +47,17 @@ class FeedEntry(msgspec.Struct, frozen=True):
     error: str | None
 
 
+class FilePosition(msgspec.Struct, frozen=True):
+    """How far a file of a feed's directory is read; `generation` counts how often it was written anew.
+
+    `check` tells whether what was read still stands there.
+    """
+
+    offset: int = 0
+    generation: int = 0
+    check: str = ""
+
+
 class ChannelEntry(msgspec.Struct, frozen=True):
     """A channel as it was defined, and the last record that it has seen (`position`)."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +13,10 @@ import typer
 
 from trimtab.cli.active.backup_commands import backup, restore
 from trimtab.cli.active.emergency import scenario
-from trimtab.cli.active.service import ActiveService, RefusedRequest
+from trimtab.cli.active.service import ActiveService, RefusedRequest, token_from
+from trimtab.cli.active.start import LISTEN, start
 from trimtab.cli.input_lines import STDIN, printable, refuse
 
-DIRECTORY: Final = "active-data"
-LISTEN: Final = "127.0.0.1:7500"
-LOOK_AFTER_COMPANION_S: Final = 0.5
 FEED_BYTES: Final = 1024 * 1024
 """So much of a file is posted at a time."""
 
@@ -28,9 +24,14 @@ app = typer.Typer(
     help="Active data on Spark: datasets, feeds, channels and results.", no_args_is_help=True, rich_markup_mode=None
 )
 AtOption = Annotated[str, typer.Option("--at", metavar="HOST:PORT", help="Where the active-data process listens.")]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="The service's token; otherwise TRIMTAB_TOKEN, if it is set."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+app.command()(start)
 app.command()(scenario)
 app.command()(backup)
 app.command()(restore)
@@ -42,66 +43,10 @@ def _group() -> None:
 
 
 @app.command()
-def start(  # noqa: PLR0917 (each one is an option)
-    directory: Annotated[str, typer.Option("--dir", metavar="DIR", help="Where everything is kept.")] = DIRECTORY,
-    spark: Annotated[
-        str | None, typer.Option("--spark", metavar="MASTER", help="A Spark master; local mode if not given.")
-    ] = None,
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen.")] = LISTEN,
-    memory_mb: Annotated[
-        int, typer.Option("--memory", min=512, metavar="MB", help="Memory of Spark's driver.")
-    ] = 1_536,
-    quick_start: Annotated[bool, typer.Option("--quick-start", hidden=True)] = False,
-    stop_with: Annotated[int | None, typer.Option("--stop-with", hidden=True)] = None,
-) -> None:
-    """Run active data until Ctrl-C or SIGTERM; prints a line `ready` with its address when it can be used.
-
-    Spark's own log goes to DIR/spark/spark.log.
-
-    \b
-    Example:
-      trimtab active start --dir city
-      trimtab active start --spark spark://127.0.0.1:7077
-    """
-    import logging
-
-    from trimtab.activedata.active import ActiveData
-    from trimtab.activedata.errors import ActiveDataError
-    from trimtab.activedata.execution.spark import LOCAL_MASTER, SparkSettings
-    from trimtab.activedata.service.http import Service
-    from trimtab.cli.active.overlay import Overlay
-    from trimtab.network.failover.process_identity import Life
-
-    companion = None if stop_with is None else Life.of_process(stop_with)
-    host, port = _host_and_port(listen)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
-    settings = SparkSettings(master=spark or LOCAL_MASTER, memory_mb=memory_mb, quick_start=quick_start)
-    try:
-        with _busy("starting Spark"):
-            active = ActiveData(directory, settings, Overlay())
-    except (ActiveDataError, OSError) as error:
-        typer.echo(printable(str(error)), err=True)
-        raise typer.Exit(1) from None
-    with active:
-        try:
-            service = Service(active, host, port)
-        except OSError as error:
-            typer.echo(f"cannot listen at {listen}: {error.strerror}", err=True)
-            raise typer.Exit(1) from None
-        service.start()
-        typer.echo(f"ready http://{host}:{service.port}")
-        while not stopped.wait(LOOK_AFTER_COMPANION_S) and (companion is None or companion.is_running()):
-            pass
-        service.close()
-
-
-@app.command()
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE.sql", help="Statements; - for standard input.")],
     at: AtOption = LISTEN,
+    token_file: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the statements of a file one after the other; the first mistake ends it with exit code 2.
@@ -122,7 +67,7 @@ def run(
         statements = parse_statements(text)
     except StatementError as error:
         refuse(f"{name}: {error}\n{error.pointer()}")
-    service = ActiveService(at)
+    service = ActiveService(at, token_from(token_file))
     with _progress(len(statements), "statements") as advance:
         for placed in statements:
             # Blank lines and spaces before a statement keep its lines and columns those of the file.
@@ -139,6 +84,7 @@ def run(
 def sql(
     statements: Annotated[str, typer.Argument(metavar="STATEMENTS", help="Statements, separated by semicolons.")],
     at: AtOption = LISTEN,
+    token_file: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run statements and print what they answer; rows as a table, or with --json one object per row.
@@ -149,7 +95,7 @@ def sql(
       trimtab active sql "SUBSCRIBE TO EmergencyOfType('flood') ON B1"
     """
     try:
-        _print_answers(ActiveService(at).statements(statements), as_json=as_json)
+        _print_answers(ActiveService(at, token_from(token_file)).statements(statements), as_json=as_json)
     except RefusedRequest as error:
         refuse(str(error))
 
@@ -159,6 +105,7 @@ def feed(
     name: Annotated[str, typer.Argument(metavar="FEED", help="A feed from HTTP that is started.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="Records as JSON lines; - for standard input.")],
     at: AtOption = LISTEN,
+    token_file: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give records to a feed. Those that are refused are in dead_letters; exit code 1 if there were any.
@@ -167,7 +114,7 @@ def feed(
     Example:
       trimtab active feed reports reports.jsonl
     """
-    service = ActiveService(at)
+    service = ActiveService(at, token_from(token_file))
     totals = {"accepted": 0, "rejected": 0, "repeated": 0}
     try:
         size = None if file == STDIN else Path(file).stat().st_size
@@ -193,7 +140,7 @@ def feed(
 
 
 @app.command()
-def status(at: AtOption = LISTEN, as_json: JsonOption = False) -> None:
+def status(at: AtOption = LISTEN, token_file: TokenOption = None, as_json: JsonOption = False) -> None:
     """Feeds, datasets, channels with their last latency and counts, and brokers with their subscriptions.
 
     \b
@@ -201,7 +148,7 @@ def status(at: AtOption = LISTEN, as_json: JsonOption = False) -> None:
       trimtab active status --json
     """
     try:
-        found = ActiveService(at).status()
+        found = ActiveService(at, token_from(token_file)).status()
     except RefusedRequest as error:
         refuse(str(error))
     if as_json:
@@ -212,16 +159,6 @@ def status(at: AtOption = LISTEN, as_json: JsonOption = False) -> None:
     _print_table("feeds", found["feeds"])
     _print_table("channels", found["channels"])
     _print_table("brokers", found["brokers"])
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    from trimtab.network.links.address import Address
-
-    try:
-        address = Address.parse(text)
-    except ValueError as error:
-        refuse(str(error))
-    return address.host, address.port
 
 
 def _print_answers(answers: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -280,15 +217,3 @@ def _progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(unit, total=total)
         yield lambda count: progress.advance(task, count)
-
-
-@contextmanager
-def _busy(what: str) -> Iterator[None]:
-    """A sign of life on standard error while something is waited for, in a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+from pathlib import Path
 from typing import Any, Final
 
+from trimtab.cli.input_lines import refuse
+
 TIMEOUT_S: Final = 600.0
+TOKEN_VARIABLE: Final = "TRIMTAB_TOKEN"
 
 
 class RefusedRequest(Exception):
     """The service cannot be reached or refused a request; the message says why."""
 
 
+def token_from(file: Path | None) -> str | None:
+    """The token in a file, otherwise in the environment; None if there is none."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"{file}: {error}")
+
+
 class ActiveService:
     """The service at an address."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address.removeprefix("http://")
+    def __init__(self, address: str, token: str | None = None) -> None:
+        self._address = address.removeprefix("http://").rstrip("/")
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def statements(self, text: str) -> list[dict[str, Any]]:
         """Run statements and give their answers."""
@@ -36,7 +52,7 @@ class ActiveService:
     def _ask(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         try:
             connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
-            connection.request(method, path, body)
+            connection.request(method, path, body, self._headers)
             response = connection.getresponse()
             answer: dict[str, Any] = json.loads(response.read())
             connection.close()

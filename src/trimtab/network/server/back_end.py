@@ -15,7 +15,9 @@ import random
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -45,6 +47,8 @@ BROUGHT_MAX_COUNT: Final = 1_000
 BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 
+_NOT_ADMITTED: Final = (http.client.UNAUTHORIZED, http.client.FORBIDDEN, http.client.MISDIRECTED_REQUEST)
+
 log = logging.getLogger("trimtab.broker")
 
 
@@ -60,6 +64,11 @@ def checked_url(url: object) -> str:
             if parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/"):
                 return url
     raise ValueError(f"expected http://HOST:PORT, not {url!r}")
+
+
+def token_in(file: str) -> str | None:
+    """The token that stands in a file, None without a file."""
+    return Path(file).read_text(encoding="utf-8").strip() if file else None
 
 
 class _Brought:
@@ -136,9 +145,9 @@ class BroughtResults:
 class BackEndLine:
     """Talks to the back end for one broker."""
 
-    def __init__(self, url: str, broker: str, tell: Callable[[BackEndEvent], None]) -> None:
+    def __init__(self, url: str, broker: str, tell: Callable[[BackEndEvent], None], token: str | None = None) -> None:
         parts = urlsplit(checked_url(url))
-        self._host, self._port = parts.hostname or "", parts.port
+        self._line = partial(_Line, parts.hostname or "", parts.port, token)
         self._broker = broker
         self._tell = tell
         self._wanted: dict[str, OpenStream] = {}
@@ -186,7 +195,7 @@ class BackEndLine:
         self._heard_early.clear()
         self._brought.clear()
         subscriptions = [{"channel": each.channel, "arguments": each.arguments} for each in wanted]
-        with _Line(self._host, self._port) as line:
+        with self._line() as line:
             said = await _to_thread(line.request, "PUT", self._path(), {"subscriptions": subscriptions})
         if "error" in said:
             raise http.client.HTTPException(str(said["error"]))
@@ -211,7 +220,7 @@ class BackEndLine:
             self._heard(id, early)
 
     async def _carry_out_requests(self) -> None:
-        with _Line(self._host, self._port) as line:
+        with self._line() as line:
             while True:
                 while self._requests:
                     fetches = list(takewhile(_is_fetch, islice(self._requests, FETCHES_AT_ONCE_COUNT)))
@@ -256,7 +265,7 @@ class BackEndLine:
             self._tell(ResultsFetched(each.stream, each.after, tuple(map(_result, answer["results"]))))
 
     async def _wait_for_news(self) -> None:
-        with _Line(self._host, self._port) as line:
+        with self._line() as line:
             while True:
                 path = f"{self._path()}/results?after={self._news_after}&wait_s={NEWS_WITHIN_S:g}"
                 said = await _to_thread(line.request, "GET", path, None)
@@ -280,7 +289,10 @@ class BackEndLine:
 class _Line:
     """One HTTP connection that is kept open."""
 
-    def __init__(self, host: str, port: int | None) -> None:
+    def __init__(self, host: str, port: int | None, token: str | None) -> None:
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._connection = http.client.HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
 
     def __enter__(self) -> _Line:
@@ -296,10 +308,10 @@ class _Line:
     def request(self, method: str, path: str, body: object) -> dict[str, Any]:
         """Ask and wait for the answer, in a thread; what the back end refuses is an answer with an error."""
         content = None if body is None else msgspec.json.encode(body)
-        self._connection.request(method, path, content, {"Content-Type": "application/json"})
+        self._connection.request(method, path, content, self._headers)
         with self._connection.getresponse() as response:
             said: dict[str, Any] = msgspec.json.decode(response.read(), type=dict[str, Any])
-            if response.status >= http.client.INTERNAL_SERVER_ERROR:
+            if response.status >= http.client.INTERNAL_SERVER_ERROR or response.status in _NOT_ADMITTED:
                 raise http.client.HTTPException(f"the back end answers {response.status}: {said.get('error')}")
         return said
 

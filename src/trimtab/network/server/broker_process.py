@@ -31,7 +31,7 @@ from trimtab.network.links.heartbeat import Heartbeat, HeartbeatConfig
 from trimtab.network.links.neighbour_links import NeighbourLinks
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkPlan
-from trimtab.network.server.back_end import BackEndLine
+from trimtab.network.server.back_end import BackEndLine, token_in
 from trimtab.network.server.capacity import Capacity
 from trimtab.network.server.descriptors import DescriptorWatch
 from trimtab.network.server.disk import disk_of
@@ -138,7 +138,8 @@ class BrokerServer:
         self.broker = Broker(config, [] if config.assists else self._agents_of(self.policy), now_s())
         self._proof = ProcessProof(config.name, str(self._entry.listen), config.session)
         url = plan.options.back_end
-        self._back_end = BackEndLine(url, name, self._happened) if url else None
+        token = token_in(plan.options.back_end_token_file)
+        self._back_end = BackEndLine(url, name, self._happened, token) if url else None
         self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
         self._meters = ProcessMeters(self.broker, self._capacity)
         self._wake_at_s = _NEVER_S
