@@ -11,8 +11,9 @@ from trimtab.client.config import ClientConfig
 from trimtab.client.session import ClientSession
 from trimtab.language import Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     Announce,
     ClientAdvertised,
     ClientCame,
@@ -20,7 +21,6 @@ from trimtab.policies.api import (
     ClientStayed,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     NeighboursChanged,
@@ -44,17 +44,17 @@ class Talker:
 
     def __init__(self) -> None:
         self.observes = False
-        self.host: Host | None = None
+        self.host: AgentHost | None = None
         self.events: list[AgentEvent] = []
         self.seen: list[tuple[str, ...]] = []
-        self.todo: list[Action] = []
+        self.todo: list[AgentAction] = []
         self.wake_s: float | None = None
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         self.host = host
         return [Announce(ALL), Listen("talk", ALL)]
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         if not isinstance(event, NeighboursChanged | ClientSubscribed | ClientAdvertised):
             self.events.append(event)
         if isinstance(event, Woken):
@@ -64,7 +64,7 @@ class Talker:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         self.seen.append(tuple(hops))
         return []
 
@@ -102,7 +102,7 @@ class Chain:
         for name, peer in ((first, second), (second, first)):
             self.role(name).handle(Connected(peer, greetings[peer]), 0.0)
 
-    def do(self, broker: str, *actions: Action, now_s: float = 1.0) -> None:
+    def do(self, broker: str, *actions: AgentAction, now_s: float = 1.0) -> None:
         talker = self.talkers[broker]
         talker.todo, talker.wake_s = list(actions), now_s
         assert self.brokers[broker].wake_at_s() == now_s

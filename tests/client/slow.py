@@ -172,7 +172,7 @@ class Slow:
             for route in (*broker.tables.advertisements.values(), *broker.tables.subscriptions.values()):
                 client = route.id.partition("/")[0]
                 home = self.clients[client].broker if client in self.clients else ""
-                if list(route.hops) != [client if home == name else broker.reach.towards(home)]:
+                if list(route.hops) != [client if home == name else broker.topology.towards(home)]:
                     found.append((name, route.id, list(route.hops)))
         return found
 

@@ -6,12 +6,12 @@ import pytest
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.client.config import ClientConfig, EarlierLife
+from trimtab.client.config import ClientConfig, FormerIncarnation
 from trimtab.client.session import ClientSession
 from trimtab.language import Filter
+from trimtab.protocol.durable_link import LinkPosition
 from trimtab.protocol.effects import Close, Deliver, Effect, NotMoved
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, Step
-from trimtab.protocol.kept_link import Place
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import Refused
 
@@ -22,7 +22,7 @@ class Pair:
     """A broker with a publisher and a reader that stores; the reader may die and live again."""
 
     def __init__(self, window_count: int = 1_024) -> None:
-        self.stored = Place()
+        self.stored = LinkPosition()
         self._link = LinkConfig(window_count, 1.0, window_count)
         self.broker = Broker(BrokerConfig("B1", session="b", link=self._link))
         self.publisher = ClientSession(ClientConfig("p"))
@@ -37,14 +37,14 @@ class Pair:
         self.stored = self.reader.arrived()
         self.reader.stored(self.stored)
 
-    def live(self, earlier: EarlierLife | None = None) -> ClientSession:
+    def live(self, earlier: FormerIncarnation | None = None) -> ClientSession:
         self.reader = ClientSession(ClientConfig("r", session="s", link=self._link, stores=True, earlier=earlier))
         return self.reader
 
     def die_and_live(self) -> list[Effect]:
         """The reader's process is killed; the next one knows what was stored."""
         self.broker.handle(Disconnected("r"), 0.0)
-        self.live(EarlierLife(self.reader.broker_session, self.stored, (FILTER,)))
+        self.live(FormerIncarnation(self.reader.broker_session, self.stored, (FILTER,)))
         return self.connect(self.reader)
 
     def connect(self, client: ClientSession) -> list[Effect]:

@@ -16,7 +16,7 @@ from trimtab.network.loops import run as run_loop
 from trimtab.network.server import publication_log
 from trimtab.network.server.publication_log import PublicationLog, log_files
 from trimtab.protocol.effects import Append, Forget
-from trimtab.protocol.events import Connected, RoomChanged, Step
+from trimtab.protocol.events import Connected, DiskSpaceChanged, Step
 from trimtab.protocol.frames import Hello, Payload
 from trimtab.protocol.messages import VERSION, Publish
 
@@ -226,11 +226,11 @@ def test_any_other_failure_of_the_disk_is_told_to_be_the_end(tmp_path: Path, mon
 def test_a_broker_takes_no_publication_of_a_client_while_its_disk_has_no_room() -> None:
     broker = Broker(BrokerConfig(name="B1", session="b", acknowledges="durable"), [], 0.0)
     broker.handle(Connected("p", Hello(VERSION, "client", "p", "s1", 1)), 0.0)
-    broker.handle(RoomChanged(False), 0.0)
+    broker.handle(DiskSpaceChanged(False), 0.0)
     broker.receive("p", Payload(1, 0, [publication(1), publication(2)]), 0.0)
     effects = broker.handle(Step(10), 0.0)
     assert (effects, broker.counters.publications_in_count) == ([], 0)
-    broker.handle(RoomChanged(True), 0.0)
+    broker.handle(DiskSpaceChanged(True), 0.0)
     broker.handle(Step(10), 0.0)
     assert broker.input_count == 0
     assert broker.peers["p"].last_sequence == 2

@@ -27,7 +27,7 @@ def test_a_changed_program_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", str(copy.parent))
     file = tmp_path / "network.toml"
     file.write_text(plan_text(Network.of(["B1", "B2"], [("B1", "B2")]).plan), encoding="utf-8")
-    told = copy / "network" / "broker_status.py"
+    told = copy / "network" / "server" / "broker_status.py"
     with Network.from_file(file) as network:
         pids = {name: network.pid(name) for name in ("B1", "B2")}
         assert restart(file).exit_code == 0

@@ -21,7 +21,7 @@ from tests.network.raw_peer import RawPeer
 from trimtab import Client, Filter, Network
 from trimtab.network.admin.local_network import free_ports, plan_text
 from trimtab.network.admin.status import ask_status
-from trimtab.network.failover.process_identity import Life, new_session, this_host
+from trimtab.network.failover.process_identity import ProcessIdentity, new_session, this_host
 from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
@@ -82,7 +82,7 @@ def test_a_stranger_that_greets_with_a_made_up_session_has_nobody_killed(victim:
         socket.create_server(("127.0.0.1", 0)) as silent,
     ):
         try:
-            life = Life.of_process(program.pid)
+            life = ProcessIdentity.of_process(program.pid)
             session = f"{life.pid}-{life.started_ticks}-ab12@{this_host()}"
             if victim == "another broker":
                 session = status_of(network, "B9").session
@@ -109,7 +109,7 @@ def test_a_process_that_does_not_prove_who_it_is_is_left_alone_where_replacing_i
         socket.create_server(("127.0.0.1", 0)) as silent,
     ):
         try:
-            life = Life.of_process(program.pid)
+            life = ProcessIdentity.of_process(program.pid)
             network.kill_broker("B2")
             with RawPeer(network.address("B1")) as stranger:
                 stranger.greet("B2", f"{life.pid}-{life.started_ticks}-ab12@{this_host()}", epoch=2)

@@ -9,7 +9,7 @@ import pytest
 from tests.policies.padres.hosts import FakeHost
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
-from trimtab.policies.api import Action, Capacity, Heard, RoundTripsTold, Tell, Woken
+from trimtab.policies.api import AgentAction, BrokerCapacity, Heard, RoundTripsTold, Tell, Woken
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.edge import DelayEdge
 from trimtab.policies.delay.head import DelayHead
@@ -28,7 +28,7 @@ from trimtab.policies.delay.metrics import EdgeMetrics, HeadMetrics, State
 from trimtab.policies.delay.queues import Queues, Ways
 
 FLOOD, WIND = Filter.parse("[topic,eq,'flood']"), Filter.parse("[topic,eq,'wind']")
-CAPACITY = Capacity(1_000.0, 1e9)
+CAPACITY = BrokerCapacity(1_000.0, 1e9)
 
 
 def load(output_queue_s: float = 0.0) -> LoadIndices:
@@ -52,11 +52,11 @@ class Host(FakeHost):
     def load(self, now_s: float) -> LoadIndices:
         return load()
 
-    def capacity(self) -> Capacity:
+    def capacity(self) -> BrokerCapacity:
         return self.its_capacity
 
 
-def said(actions: list[Action]) -> list[Any]:
+def said(actions: list[AgentAction]) -> list[Any]:
     told = [from_values(each.values) for each in actions if isinstance(each, Tell)]
     return [each.content for each in told if each is not None]
 
@@ -121,7 +121,7 @@ def test_a_publisher_of_another_cluster_has_the_way_between_the_heads_and_throug
 
 def test_uplink_and_downlink_have_bandwidths_of_their_own() -> None:
     host = Host("H1")
-    host.its_capacity = Capacity(1_000.0, 1e9, downlink_bytes_per_s=4_000.0)
+    host.its_capacity = BrokerCapacity(1_000.0, 1e9, downlink_bytes_per_s=4_000.0)
     head = DelayHead(host, DelayConfig(), 0.0)
     assert head.metrics(1.0) == HeadMetrics(downlink_ratio=100 * 10 / 4_000, uplink_ratio=0.5)
     assert CAPACITY.receivable_bytes_per_s == 1_000.0

@@ -19,24 +19,24 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Value
 from trimtab.load.indices import LoadIndices, smoothed_indices
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     Announce,
     Heard,
-    Host,
     Listen,
     Tell,
     TrafficTotals,
     Woken,
 )
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action as Index
+from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.edge import EdgePart
 from trimtab.policies.padres.messages import OffloadReply, control_from_values, control_to_values
 from trimtab.policies.padres.snapshot import broker_load, broker_load_from_values, broker_load_to_values
 from trimtab.simulation.scenarios.scenario import read_scenario
-from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, Capacity
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 # ---- 3.3.1 and 3.4: control messages have priority over others ----
@@ -58,10 +58,10 @@ class Asker:
         self._asked_count = 0
         self._next_s = 20.0
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         return [Announce(QUESTION), Listen("questions", QUESTION)]
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         if isinstance(event, Heard):
             self.heard_s[int(event.values["n"])] = now_s
         if not isinstance(event, Woken) or now_s < self._next_s:
@@ -71,7 +71,7 @@ class Asker:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         return []
 
     def wake_at_s(self) -> float | None:
@@ -84,8 +84,8 @@ def test_control_messages_do_not_wait_behind_the_backlogs_of_clients() -> None:
     committed_s = 0.025
     world = World(1, bundle_s=committed_s)
     asks, hears = Asker(asks=True), Asker(asks=False)
-    world.add_broker(BrokerConfig("B0", neighbours=("B1",)), Capacity(bandwidth_mbps=10.0), [hears])
-    world.add_broker(BrokerConfig("B1", neighbours=("B0",)), Capacity(bandwidth_mbps=BANDWIDTH_MBPS), [asks])
+    world.add_broker(BrokerConfig("B0", neighbours=("B1",)), SimulatedCapacity(bandwidth_mbps=10.0), [hears])
+    world.add_broker(BrokerConfig("B1", neighbours=("B0",)), SimulatedCapacity(bandwidth_mbps=BANDWIDTH_MBPS), [asks])
     world.add_link("B0", "B1")
     world.add_client("p", "B0")
     for number in range(300):
@@ -117,7 +117,7 @@ def test_every_scenario_that_balances_by_the_thesis_has_such_an_uplink() -> None
 
 def test_memory_is_what_subscriptions_and_queues_take() -> None:
     world = World(1)
-    world.add_broker(BrokerConfig("B1"), Capacity(cpu_mhz=100.0, memory_mb=16.0, bandwidth_mbps=1.0))
+    world.add_broker(BrokerConfig("B1"), SimulatedCapacity(cpu_mhz=100.0, memory_mb=16.0, bandwidth_mbps=1.0))
     assert world.load("B1").memory_bytes == 0
     for number in range(10):
         world.add_client(f"c{number}", "B1")

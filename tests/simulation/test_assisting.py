@@ -20,7 +20,7 @@ from trimtab.simulation.fuzz.bugs.replication_bugs import REPLICATION_BUGS
 from trimtab.simulation.fuzz.death_plans import draw_plan_with_assistants
 from trimtab.simulation.fuzz.full_plans import draw_plan_with_replication
 from trimtab.simulation.fuzz.fuzz import fuzz, fuzz_bug
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "F"), ("F", "B2"), ("F", "B3")]
@@ -53,7 +53,7 @@ def star(
             acknowledges=acknowledges,
             slow_policy="block",
         )
-        world.add_broker(config, Capacity(cpu_mhz=100.0))
+        world.add_broker(config, SimulatedCapacity(cpu_mhz=100.0))
     for first, second in LINKS:
         world.add_link(first, second, 0.005)
     world.run(0.3)

@@ -11,7 +11,7 @@ from trimtab.language import Filter
 from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.checkers.queue_bounds import check_queues
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LINK = LinkConfig(window_frames_count=16, data_window_count=8)
@@ -24,7 +24,7 @@ def chain(brokers: list[str], slow: dict[str, float]) -> World:
     """Brokers in a row, of which some send only so many publications per second."""
     world = World(1, link=LINK)
     for name in brokers:
-        capacity = Capacity(bandwidth_mbps=slow[name] * PER_S) if name in slow else None
+        capacity = SimulatedCapacity(bandwidth_mbps=slow[name] * PER_S) if name in slow else None
         config = BrokerConfig(name, link=LINK, broker_queue_high_count=HIGH_COUNT, client_queue_max_count=HIGH_COUNT)
         world.add_broker(config, capacity)
     for first, second in pairwise(brokers):

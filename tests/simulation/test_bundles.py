@@ -8,13 +8,15 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, Capacity
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 CLIENTS_COUNT = 30
 
 
-def deliveries(capacity: Capacity, bundle_s: float, acknowledge_after_s: float = 0.0) -> list[tuple[str, int, float]]:
+def deliveries(
+    capacity: SimulatedCapacity, bundle_s: float, acknowledge_after_s: float = 0.0
+) -> list[tuple[str, int, float]]:
     """Who got what when."""
     world = World(1, bundle_s=bundle_s, acknowledge_after_s=acknowledge_after_s)
     for name in ("B1", "B2"):
@@ -45,10 +47,15 @@ def deliveries(capacity: Capacity, bundle_s: float, acknowledge_after_s: float =
 
 @pytest.mark.parametrize(
     "capacity",
-    [Capacity(), Capacity(cpu_mhz=50.0), Capacity(bandwidth_mbps=1.0), Capacity(cpu_mhz=50.0, bandwidth_mbps=0.5)],
+    [
+        SimulatedCapacity(),
+        SimulatedCapacity(cpu_mhz=50.0),
+        SimulatedCapacity(bandwidth_mbps=1.0),
+        SimulatedCapacity(cpu_mhz=50.0, bandwidth_mbps=0.5),
+    ],
     ids=["unlimited", "cpu", "bandwidth", "both"],
 )
-def test_every_delivery_has_its_own_exact_time(capacity: Capacity) -> None:
+def test_every_delivery_has_its_own_exact_time(capacity: SimulatedCapacity) -> None:
     exact, bundled = deliveries(capacity, 0.0, 0.4), deliveries(capacity, 0.025, 0.4)
     assert [each[:2] for each in exact] == [each[:2] for each in bundled]
     assert [time_s for _, _, time_s in bundled] == pytest.approx([time_s for _, _, time_s in exact], abs=1e-9)
@@ -59,7 +66,7 @@ def test_bandwidth_puts_frames_one_behind_the_other() -> None:
     bandwidth_mbps = 0.5
     times_s = sorted(
         time_s - 0.0005 * int(client[1:])
-        for client, sequence, time_s in deliveries(Capacity(bandwidth_mbps=bandwidth_mbps), 0.025, 0.4)
+        for client, sequence, time_s in deliveries(SimulatedCapacity(bandwidth_mbps=bandwidth_mbps), 0.025, 0.4)
         if sequence == 1
     )
     frame_s = PUBLICATION_BYTES * 8 / bandwidth_mbps / 1e6
@@ -69,7 +76,7 @@ def test_bandwidth_puts_frames_one_behind_the_other() -> None:
 
 def test_the_load_of_a_broker_can_be_read_at_any_time() -> None:
     world = World(1, bundle_s=0.025, acknowledge_after_s=0.4)
-    world.add_broker(BrokerConfig("B1"), Capacity(cpu_mhz=1.65, bandwidth_mbps=0.1))
+    world.add_broker(BrokerConfig("B1"), SimulatedCapacity(cpu_mhz=1.65, bandwidth_mbps=0.1))
     world.add_client("p", "B1")
     world.advertise("p", Filter.parse("a > 0"))
     for number in range(10):

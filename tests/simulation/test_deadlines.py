@@ -9,7 +9,7 @@ from trimtab.broker.flow.uplink import Uplink
 from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 URGENT_S = 0.25
@@ -19,7 +19,7 @@ FRAMES_PER_S = 100
 def latest_s(uplink: Uplink, urgent_per_s: int) -> tuple[dict[str, float], int]:
     """Two seconds of twice what the uplink carries: the largest delays by subscriber, and late deliveries."""
     world = World(1, uplink=uplink)
-    world.add_broker(BrokerConfig("B1"), Capacity(bandwidth_mbps=FRAMES_PER_S * PUBLICATION_BYTES * 8 / 1e6))
+    world.add_broker(BrokerConfig("B1"), SimulatedCapacity(bandwidth_mbps=FRAMES_PER_S * PUBLICATION_BYTES * 8 / 1e6))
     delays_s: dict[str, float] = {}
     late: list[str] = []
 

@@ -14,7 +14,7 @@ from trimtab.protocol.link import LinkConfig
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.faults.failures import StandByPool
 from trimtab.simulation.faults.faults import Crash
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LINKS = [("B0", "B1"), ("B1", "B2"), ("B2", "B3")]
@@ -56,7 +56,7 @@ def line(level: Acknowledges) -> World:
     world = World(1, link=link)
     for name, neighbours in NEIGHBOURS.items():
         config = BrokerConfig(name, neighbours=neighbours, link=link, replication=replication, acknowledges=level)
-        world.add_broker(config, Capacity(bandwidth_mbps=0.5) if name == "B2" else None)
+        world.add_broker(config, SimulatedCapacity(bandwidth_mbps=0.5) if name == "B2" else None)
     for first, second in LINKS:
         world.add_link(first, second, 0.05 if (first, second) == ("B1", "B2") else 0.01)
     world.failures.provisioner = StandByPool(world, start_after_s=0.1, machines_count=2)

@@ -10,7 +10,7 @@ from trimtab.language import Filter
 from trimtab.protocol.effects import GapNotice
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.faults.faults import Cut
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 BROKERS = ("B1", "B2", "B3", "B4")
@@ -33,7 +33,7 @@ class Row:
                 acknowledges=level,
                 replication=ReplicationConfig(look_every_s=0.1, crash_after_s=30.0),
             )
-            world.add_broker(config, Capacity(bandwidth_mbps=0.1) if name == slow else Capacity())
+            world.add_broker(config, SimulatedCapacity(bandwidth_mbps=0.1) if name == slow else SimulatedCapacity())
         for first, second in LINKS:
             world.add_link(first, second, 0.01)
         world.run(0.3)
@@ -183,7 +183,7 @@ def test_what_is_dropped_for_a_slow_client_is_told_exactly(slow_policy: SlowPoli
     world = World(1)
     told: list[GapNotice] = []
     world.add_broker(
-        BrokerConfig("B1", slow_policy=slow_policy, client_queue_max_count=5), Capacity(bandwidth_mbps=0.05)
+        BrokerConfig("B1", slow_policy=slow_policy, client_queue_max_count=5), SimulatedCapacity(bandwidth_mbps=0.05)
     )
     world.run()
     for client in ("p", "s"):

@@ -12,7 +12,7 @@ from trimtab.language import Filter
 from trimtab.policies.delay.agent import delay_agent
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LINKS = (("H1", "H2"), ("H1", "e1"), ("H1", "e2"), ("H2", "e3"), ("H2", "e4"))
@@ -28,7 +28,7 @@ def two_clusters(h1_per_s: float) -> World:
     """Four publishers at H1, all heard at e3, the last also at e1."""
     world = World(1, move_within_s=30.0)
     for name in ("H1", "H2", "e1", "e2", "e3", "e4"):
-        capacity = Capacity(cpu_mhz=10_000, bandwidth_mbps=mbps(h1_per_s if name == "H1" else 2_000))
+        capacity = SimulatedCapacity(cpu_mhz=10_000, bandwidth_mbps=mbps(h1_per_s if name == "H1" else 2_000))
         neighbours = tuple(second if first == name else first for first, second in LINKS if name in (first, second))
         config = BrokerConfig(name, neighbours=neighbours, meters=MeterConfig(window_s=1.0, bucket_s=0.05))
         world.add_broker(config, capacity, [delay_agent(DelayConfig(), Random(name))])
@@ -79,7 +79,9 @@ def a_loaded_cluster_and_a_free_one(e2_per_s: float) -> World:
         neighbours = tuple(second if first == name else first for first, second in LINKS if name in (first, second))
         config = BrokerConfig(name, neighbours=neighbours, meters=MeterConfig(window_s=1.0, bucket_s=0.05))
         world.add_broker(
-            config, Capacity(cpu_mhz=10_000, bandwidth_mbps=mbps(per_s)), [delay_agent(DelayConfig(), Random(name))]
+            config,
+            SimulatedCapacity(cpu_mhz=10_000, bandwidth_mbps=mbps(per_s)),
+            [delay_agent(DelayConfig(), Random(name))],
         )
     for first, second in LINKS:
         world.add_link(first, second, 0.01)

@@ -3,7 +3,7 @@
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LATENCY_S = 0.1
@@ -12,7 +12,7 @@ LATENCY_S = 0.1
 def world_with_a_reader(latency_s: float = LATENCY_S) -> World:
     world = World(1, bundle_s=0.025, acknowledge_after_s=0.4)
     for name in ("B1", "B2"):
-        world.add_broker(BrokerConfig(name), Capacity(bandwidth_mbps=10.0))
+        world.add_broker(BrokerConfig(name), SimulatedCapacity(bandwidth_mbps=10.0))
     world.add_link("B1", "B2", 0.001)
     world.run()
     world.add_client("p", "B1")

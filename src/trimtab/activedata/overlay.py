@@ -16,7 +16,7 @@ from trimtab.activedata.sinks.publishing import PublishingBroker
 from trimtab.language import Filter, LanguageError
 
 if TYPE_CHECKING:
-    from trimtab.network.client.kept_subscriber import KeptSession
+    from trimtab.network.client.durable_subscriber import DurableSession
 
 LOOK_UP_EVERY_S: Final = 0.25
 """How long a feed that is to stop may wait for the next publication."""
@@ -100,9 +100,9 @@ async def _publish(broker: str, source: PublishingBroker) -> None:
 
 
 async def _follow(filters: Sequence[Filter], broker: str, feed: OverlayFeed) -> None:
-    from trimtab.network.client.kept_subscriber import KeptSubscriber
+    from trimtab.network.client.durable_subscriber import DurableSubscriber
 
-    subscriber = await KeptSubscriber.connect(broker, filters, f"feed-{feed.name}", _earlier(feed))
+    subscriber = await DurableSubscriber.connect(broker, filters, f"feed-{feed.name}", _earlier(feed))
     try:
         if feed.kept is None:
             feed.keep(_text(subscriber.beginning))
@@ -119,12 +119,12 @@ async def _follow(filters: Sequence[Filter], broker: str, feed: OverlayFeed) -> 
         await subscriber.close(leaves=feed.is_over)
 
 
-def _earlier(feed: OverlayFeed) -> KeptSession | None:
-    from trimtab.network.client.kept_subscriber import KeptSession
+def _earlier(feed: OverlayFeed) -> DurableSession | None:
+    from trimtab.network.client.durable_subscriber import DurableSession
 
     kept = feed.kept
-    return None if kept is None else msgspec.json.decode(kept, type=KeptSession)
+    return None if kept is None else msgspec.json.decode(kept, type=DurableSession)
 
 
-def _text(kept: KeptSession) -> str:
+def _text(kept: DurableSession) -> str:
     return msgspec.json.encode(kept).decode()

@@ -13,20 +13,20 @@ from trimtab.broker.peers import Peer
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
 from trimtab.policies.api import (
-    Action,
     Agent,
+    AgentAction,
     AgentEvent,
     AgentReport,
     Announce,
     AskRoundTrips,
-    Capacity,
+    BrokerCapacity,
+    ClientPlacement,
     ClientStayed,
     Heard,
     Listen,
     MoveClient,
     Note,
     Objecting,
-    Place,
     Placing,
     QueueReading,
     RelocatePublisher,
@@ -142,10 +142,10 @@ class View:
         """The load of this moment."""
         return self._broker.read_load(now_s)
 
-    def capacity(self) -> Capacity:
+    def capacity(self) -> BrokerCapacity:
         """What the broker has."""
         meters = self._broker.meters.config
-        return Capacity(
+        return BrokerCapacity(
             meters.bandwidth_bytes_per_s,
             meters.memory_bytes,
             meters.matching_s_per_subscription,
@@ -184,7 +184,7 @@ class View:
 
     def address_of(self, broker: str) -> str:
         """Where clients find a broker."""
-        return self._broker.config.address if broker == self._broker.name else self._broker.reach.address_of(broker)
+        return self._broker.config.address if broker == self._broker.name else self._broker.topology.address_of(broker)
 
     def objection_to_coming(self, publisher: str) -> str:
         """Why a publisher is not to be served here."""
@@ -288,12 +288,12 @@ class Agents:
         """What agents do and why, by their names, as far as they tell."""
         return {agent.name: agent.report() for agent in self._agents.values() if isinstance(agent, Reporting)}
 
-    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> Place:
+    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> ClientPlacement:
         """Where a client is to connect, if an agent here knows."""
         for agent in self._agents.values():
             if isinstance(agent, Placing):
                 return agent.place(client, site, now_s)
-        return Place("", reason=f"broker {self._broker.name} is no coordinator")
+        return ClientPlacement("", reason=f"broker {self._broker.name} is no coordinator")
 
     def wake_at_s(self) -> float | None:
         """When the first agent wants to be woken."""
@@ -320,7 +320,7 @@ class Agents:
         effects, self._effects = self._effects, []
         return effects
 
-    def _carry_out(self, name: str, actions: Sequence[Action], now_s: float) -> None:
+    def _carry_out(self, name: str, actions: Sequence[AgentAction], now_s: float) -> None:
         broker = self._broker
         self._wake_is_known = False
         for action in actions:
@@ -349,7 +349,7 @@ class Agents:
                     objection = self.objection_to_leaving(client)
                     self._move(client, to_broker, cause, now_s, objection)
                 case AskRoundTrips(client=client, brokers=brokers, cause=cause):
-                    addresses = tuple(broker.reach.address_of(each) for each in brokers)
+                    addresses = tuple(broker.topology.address_of(each) for each in brokers)
                     broker.send(client, Measure(brokers=brokers, addresses=addresses, cause=cause), now_s)
                 case Note(record=record):
                     self._effects.append(Record(record))

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.rate_limits import RateLimitConfig
 from trimtab.broker.meters import MeterConfig
 from trimtab.broker.replication.config import PROTOCOLS, ReplicationConfig
 from trimtab.protocol.frames import Order
@@ -51,7 +51,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     filters_per_client_max_count: int = 10_000
     """Subscriptions and advertisements of one client."""
 
-    protection: ProtectionConfig | None = None
+    protection: RateLimitConfig | None = None
     """What one client may send, so that it cannot harm others; without it every client may send what it likes."""
 
     client_lease_s: float = 60.0

@@ -76,9 +76,9 @@ class Control:
             case ControlPublish():
                 self._pass_on(peer, message, now_s)
             case Members(names=names, addresses=addresses):
-                return broker.reach.members_came(peer, names, addresses, now_s)
+                return broker.topology.members_came(peer, names, addresses, now_s)
             case Gone(names=names):
-                broker.reach.members_gone(peer, names, now_s)
+                broker.topology.members_gone(peer, names, now_s)
             case Handover() | Complete() | Guard() | GuardAll() | Guarded() | Leaving() | Gap() | GapQuestion() if (
                 peer.role != "broker"
             ):

@@ -23,7 +23,7 @@ from trimtab.broker.control import Control
 from trimtab.broker.draining import Draining, objection_to_draining
 from trimtab.broker.flow.input_queues import InputQueues
 from trimtab.broker.flow.output_queues import OutputQueues
-from trimtab.broker.flow.throttle import Gatekeeper
+from trimtab.broker.flow.throttle import Throttle
 from trimtab.broker.meters import Meters
 from trimtab.broker.moves.admission import Admission
 from trimtab.broker.moves.transitions import Moves
@@ -40,7 +40,7 @@ from trimtab.broker.replication.scheduling import ScheduledQueue
 from trimtab.broker.replication.takeover import Takeover
 from trimtab.broker.routing.interests import Interests
 from trimtab.broker.routing.tables import RoutingTables
-from trimtab.broker.routing.topology import Reach
+from trimtab.broker.routing.topology import Topology
 from trimtab.broker.sessions import Sessions
 from trimtab.broker.stages import Stage
 from trimtab.load.indices import LoadIndices
@@ -53,6 +53,7 @@ from trimtab.protocol.events import (
     BackEndEvent,
     Connected,
     Disconnected,
+    DiskSpaceChanged,
     Event,
     FenceChanged,
     KeepClients,
@@ -64,7 +65,6 @@ from trimtab.protocol.events import (
     Received,
     Recovered,
     Resumed,
-    RoomChanged,
     RoundTripsMeasured,
     Step,
     Stored,
@@ -122,7 +122,7 @@ class Broker:
         """What this broker and its neighbours tell each other when a link begins anew."""
         self._awaited_ends, self._sweeps = self.takeover.streams.awaited, self.takeover.sweeps
         self._returning = self.takeover.returning
-        self.reach = Reach(self)
+        self.topology = Topology(self)
         self.moves = Moves(self)
         self.gaps = Gaps(self)
         """Who tells subscribers what may be lost."""
@@ -133,7 +133,7 @@ class Broker:
         self.sessions = Sessions(self, self._watch, self.input)
         self.control = Control(self)
         self.ordering = Ordering(self)
-        self.gatekeeper = Gatekeeper(self, config.protection) if config.protection is not None else None
+        self.throttle = Throttle(self, config.protection) if config.protection is not None else None
         """Who lets clients' messages in, if clients have limits."""
         self.disk_has_room = True
         """Whether publications of clients may be taken, as far as the disk is concerned."""
@@ -201,7 +201,7 @@ class Broker:
                     self.safe.stored(number, now_s)
                     self.records.stored(number, now_s)
                 return []
-            case RoomChanged(has_room=has_room):
+            case DiskSpaceChanged(has_room=has_room):
                 self.disk_has_room = has_room
                 if has_room:
                     self.input.let_go()
@@ -272,7 +272,7 @@ class Broker:
     @property
     def held_count(self) -> int:
         """Messages in the input that wait for routes, for a congested output queue, or until a client may send more."""
-        count = len(self.input.held) + (self.gatekeeper.waiting_count if self.gatekeeper is not None else 0)
+        count = len(self.input.held) + (self.throttle.waiting_count if self.throttle is not None else 0)
         return count + self.takeover.streams.held_count if self.takeover.streams else count
 
     @property
@@ -310,7 +310,7 @@ class Broker:
 
     def data_waiting(self) -> Iterator[tuple[str, AnyMessage]]:
         """The data messages of the input with their sources, whether they can be processed or must wait."""
-        waiting = self.gatekeeper.waiting() if self.gatekeeper is not None else ()
+        waiting = self.throttle.waiting() if self.throttle is not None else ()
         held = ((source, message) for source, message, _ in self.takeover.streams.held())
         return chain(self.input.held, self.input.data, waiting, held)
 
@@ -338,8 +338,8 @@ class Broker:
             first_s = _earlier_s(first_s, self.draining.wake_at_s())
         if self.later:
             return self.now_s
-        if self.gatekeeper is not None:
-            first_s = _earlier_s(first_s, self.gatekeeper.wake_at_s())
+        if self.throttle is not None:
+            first_s = _earlier_s(first_s, self.throttle.wake_at_s())
         return first_s if self.channels is None else _earlier_s(first_s, self.channels.wake_at_s())
 
     def drain(self, targets: Sequence[str], now_s: float, *, carries: bool = False) -> str:
@@ -392,8 +392,8 @@ class Broker:
             self.output.maybe_sendable[name] = None
         if not messages:
             return
-        if self.gatekeeper is not None and peer.role == "client":
-            messages = self.gatekeeper.admit(peer, messages, now_s)
+        if self.throttle is not None and peer.role == "client":
+            messages = self.throttle.admit(peer, messages, now_s)
         peer.link.data_arrived(self.input.add(name, messages, peer.epoch))
 
     def _steps(self, count: int, now_s: float) -> list[Effect]:
@@ -537,8 +537,8 @@ class Broker:
         peer.accepted_owed = True
         if peer.announcements is None:
             objection = objection_of((), message.values)
-        elif not (objection := peer.announcements.objection(message.values)) and self.gatekeeper is not None:
-            objection = self.gatekeeper.objection_to(message)
+        elif not (objection := peer.announcements.objection(message.values)) and self.throttle is not None:
+            objection = self.throttle.objection_to(message)
         if objection:
             self.refuse(peer, f"{message.publisher}:{message.sequence}", objection, now_s)
             return False
@@ -585,8 +585,8 @@ class Broker:
             peer.link.wake(now_s)
             self.output.maybe_sendable[peer.name] = None
             self._watch.add(peer)
-        if self.gatekeeper is not None:
-            self.gatekeeper.wake(now_s)
+        if self.throttle is not None:
+            self.throttle.wake(now_s)
         if self.draining is not None:
             effects = [*effects, *self.draining.wake(now_s)]
         return effects if self.channels is None else [*effects, *self.channels.wake(now_s)]

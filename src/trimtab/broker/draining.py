@@ -66,7 +66,7 @@ def objection_to_draining(broker: Broker, targets: Sequence[str], *, carries: bo
         )
     if has_clients and not neighbours:
         return f"{name} has no link to another broker, so nobody can take its clients"
-    if has_clients and not any(broker.reach.towards(target) for target in targets):
+    if has_clients and not any(broker.topology.towards(target) for target in targets):
         return f"no way leads from {name} to {', '.join(targets) or 'any broker'}, so nobody can take its clients"
     return ""
 

@@ -98,7 +98,7 @@ class Sessions:
         elif peer.role == "broker":
             peer.behind[peer.name] = ""
             broker.takeover.came(peer, hello, now_s)
-            broker.reach.tell_other_brokers(peer, Members(names=(peer.name,), addresses=("",)), now_s)
+            broker.topology.tell_other_brokers(peer, Members(names=(peer.name,), addresses=("",)), now_s)
             broker.agents.tell_all(NeighboursChanged(), now_s)
             if replacement is not None:
                 replacement.neighbour_came(peer, now_s)
@@ -160,7 +160,7 @@ class Sessions:
                 return f"the name {name} is already in use"
         if known is not None and known.session == hello.session and hello.stay < known.stay and hello.role == "client":
             return f"stay {hello.stay} of {name} is over, for it has been here in its stay {known.stay}"
-        if known is None and hello.role == "broker" and (cycle := broker.reach.cycle_with(name)):
+        if known is None and hello.role == "broker" and (cycle := broker.topology.cycle_with(name)):
             return cycle
         if known is None and hello.assists:
             if replacement is None:
@@ -248,8 +248,8 @@ class Sessions:
         if broker.safe is not None:
             broker.safe.gone(peer, now_s)
         self._input.remove(peer)
-        if broker.gatekeeper is not None:
-            broker.gatekeeper.forget(name)
+        if broker.throttle is not None:
+            broker.throttle.forget(name)
         if peer.role == "client":
             self._client_gone(peer, now_s)
         else:
@@ -281,7 +281,7 @@ class Sessions:
     def _neighbour_gone(self, peer: Peer, now_s: float) -> None:
         broker = self._broker
         broker.interests.neighbour_cut(peer.name, now_s)
-        broker.reach.tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
+        broker.topology.tell_other_brokers(peer, Gone(names=tuple(peer.behind)), now_s)
         broker.later += broker.takeover.gone(peer.name, now_s)
         broker.moves.look_for_ways(now_s)
         broker.agents.tell_all(NeighboursChanged(), now_s)

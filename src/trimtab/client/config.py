@@ -8,8 +8,8 @@ import msgspec
 
 from trimtab.language import Filter
 from trimtab.protocol.channels import STREAM_MARK, is_stream
+from trimtab.protocol.durable_link import DurableLink, LinkPosition
 from trimtab.protocol.frames import Order
-from trimtab.protocol.kept_link import KeptLink, Place
 from trimtab.protocol.link import Link, LinkConfig
 
 REACH_WITHIN_S: Final = 30.0
@@ -18,14 +18,14 @@ HOLD_BACK_WITHIN_S: Final = 60.0
 LEASE_S: Final = 60.0
 
 
-class EarlierLife(msgspec.Struct, frozen=True):
+class FormerIncarnation(msgspec.Struct, frozen=True):
     """What a client that stores what it is told knows of its earlier life, in which its filters were in force.
 
     Name and session are the same in both lives.
     """
 
     broker_session: str
-    place: Place
+    place: LinkPosition
     filters: tuple[Filter, ...]
 
 
@@ -64,7 +64,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
     """Whether the application says what it has stored, so that the broker keeps the rest for a next life of the client.
     Such a client does not move, and ends if the broker has forgotten it."""
 
-    earlier: EarlierLife | None = None
+    earlier: FormerIncarnation | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -81,5 +81,5 @@ class ClientConfig(msgspec.Struct, frozen=True):
     def new_link(self) -> Link:
         """The link to a first broker, or to the next one."""
         if self.stores:
-            return KeptLink(self.link, None if self.earlier is None else self.earlier.place)
+            return DurableLink(self.link, None if self.earlier is None else self.earlier.place)
         return Link(self.link)

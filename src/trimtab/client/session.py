@@ -17,14 +17,14 @@ from trimtab.client.config import ClientConfig
 from trimtab.client.deliveries import Deliveries
 from trimtab.client.known_brokers import KnownBrokers
 from trimtab.client.moves import ClientMoves
-from trimtab.client.withdrawals import EndedAdvertisements
+from trimtab.client.withdrawals import Withdrawals
 from trimtab.language import Filter, LanguageError, Publication, Value
 from trimtab.matching.announcements import Announcements, objection_of
+from trimtab.protocol.durable_link import DurableLink, LinkPosition
 from trimtab.protocol.effects import (
     Close,
     Deliver,
     Effect,
-    HeldBack,
     InForce,
     MeasureRoundTrips,
     Moved,
@@ -32,10 +32,10 @@ from trimtab.protocol.effects import (
     Rejected,
     Shut,
     Taken,
+    Throttled,
 )
 from trimtab.protocol.events import Connected, Disconnected, Event, MoveTo, Received, RoundTripsMeasured, Wake
 from trimtab.protocol.frames import Ack, Hello, Payload
-from trimtab.protocol.kept_link import KeptLink, Place
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import (
     FROM_NOW_ON,
@@ -102,7 +102,7 @@ class ClientSession:
         """Advertisements that end as soon as the publications before their end are sent."""
         self.unaccepted: deque[Publish] = deque()
         self.accepted_until = 0
-        self._ended = EndedAdvertisements()
+        self._ended = Withdrawals()
         self.has_published = False
         """Whether a publication was sent to the present broker."""
         self.channels = OwnChannels()
@@ -311,13 +311,13 @@ class ClientSession:
         """Its subscriptions to filters."""
         return tuple(self.subscriptions)
 
-    def arrived(self) -> Place:
+    def arrived(self) -> LinkPosition:
         """How much has arrived, for an application that stores it; all of it has been handed over."""
-        return self.link.place if isinstance(self.link, KeptLink) else Place()
+        return self.link.place if isinstance(self.link, DurableLink) else LinkPosition()
 
-    def stored(self, place: Place) -> None:
+    def stored(self, place: LinkPosition) -> None:
         """The application has stored what had arrived at a place: the broker may forget it."""
-        if isinstance(self.link, KeptLink):
+        if isinstance(self.link, DurableLink):
             self.link.store(place)
 
     def take_frame(self, now_s: float, broker: str = "") -> Payload | Ack | None:
@@ -546,7 +546,7 @@ class ClientSession:
                     self._drop_subscription(about)
                 return [Rejected(about, reason)]
             case Limited(reason=reason):
-                return [HeldBack(reason)]
+                return [Throttled(reason)]
             case _:
                 return []  # brokers say nothing else to clients
 

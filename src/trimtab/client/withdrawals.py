@@ -12,10 +12,10 @@ from trimtab.language import Filter
 from trimtab.protocol.messages import Publish, Unadvertise
 
 
-class EndedAdvertisements:
+class Withdrawals:
     """The ended ones, each with the last publication before its end.
 
-    >>> ended = EndedAdvertisements()
+    >>> ended = Withdrawals()
     >>> sent = [Publish(publisher="p", sequence=number, values={}, origin_s=0.0) for number in (1, 2)]
     >>> ended.add("p/a1", Filter.parse("a > 1"), sent[:1])
     >>> revived, said = ended.begin_again(sent)

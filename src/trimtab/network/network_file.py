@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args, get_o
 import msgspec
 
 from trimtab.broker.config import Acknowledges, SlowPolicy
-from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.rate_limits import RateLimitConfig
 from trimtab.broker.flow.uplink import Uplink
 from trimtab.network.failover.replication_settings import BROKER_NAME, ReplicationSettings
 from trimtab.network.links.address import Address
@@ -74,7 +74,7 @@ _NETWORK_KEYS: Final = (
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
-Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings, ProtectionConfig)
+Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings, RateLimitConfig)
 _SECTIONS: Final = (
     "broker",
     "link",
@@ -166,7 +166,7 @@ class _NetworkReader:
             delay=self._settings("delay", DelayConfig),
             replication=self._replication(options),
             standbys=self._standbys(brokers),
-            protection=self._settings("protection", ProtectionConfig) if "protection" in self._data else None,
+            protection=self._settings("protection", RateLimitConfig) if "protection" in self._data else None,
         )
 
     def _drop_retired_keys(self) -> None:

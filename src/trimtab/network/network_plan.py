@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from trimtab.broker.config import Acknowledges, BrokerConfig, SlowPolicy
-from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.rate_limits import RateLimitConfig
 from trimtab.broker.flow.uplink import Uplink
 from trimtab.broker.meters import MeterConfig, bucket_of_s
 from trimtab.broker.replication.membership import may_decide
@@ -115,7 +115,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """How brokers watch their neighbours and who replaces those that fail; nobody does if it is missing."""
     standbys: tuple[Address, ...] = ()
     """Where processes wait to become replicas."""
-    protection: ProtectionConfig | None = None
+    protection: RateLimitConfig | None = None
     """What one client may send, if that is limited."""
 
     def broker(self, name: str) -> BrokerEntry:

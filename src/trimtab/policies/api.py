@@ -1,8 +1,8 @@
 """Agents: the parts of a broker that watch its load and decide, and what they may see and ask for.
 
 An agent talks as a client does: it advertises, subscribes and publishes, with control publications that overtake those
-of clients. It sees its broker through `Host` and returns actions; it opens nothing, sends nothing and reads no clock
-itself. The routing code knows no agent by name.
+of clients. It sees its broker through `AgentHost` and returns actions; it opens nothing, sends nothing and reads no
+clock itself. The routing code knows no agent by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trimtab.load.indices import LoadIndices
 # ---- what an agent sees ----
 
 
-class Host(Protocol):
+class AgentHost(Protocol):
     """What an agent may know of its broker."""
 
     @property
@@ -70,7 +70,7 @@ class Host(Protocol):
         """The load of this moment, not smoothed."""
         ...
 
-    def capacity(self) -> Capacity:
+    def capacity(self) -> BrokerCapacity:
         """What the broker has."""
         ...
 
@@ -127,7 +127,7 @@ class QueueReading(msgspec.Struct, frozen=True):
     """Whether it waits for the client, which has not dealt with what it was sent."""
 
 
-class Capacity(msgspec.Struct, frozen=True):
+class BrokerCapacity(msgspec.Struct, frozen=True):
     """A broker's resources that ratios refer to."""
 
     bandwidth_bytes_per_s: float
@@ -141,7 +141,7 @@ class Capacity(msgspec.Struct, frozen=True):
     def receivable_bytes_per_s(self) -> float:
         """What it can receive.
 
-        >>> Capacity(1_000.0, 1e9).receivable_bytes_per_s
+        >>> BrokerCapacity(1_000.0, 1e9).receivable_bytes_per_s
         1000.0
         """
         return self.bandwidth_bytes_per_s if self.downlink_bytes_per_s is None else self.downlink_bytes_per_s
@@ -293,7 +293,7 @@ class Note(msgspec.Struct, frozen=True):
     record: msgspec.Struct
 
 
-Action: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | RelocatePublisher | AskRoundTrips | Note
+AgentAction: TypeAlias = Announce | Listen | Unlisten | Tell | MoveClient | RelocatePublisher | AskRoundTrips | Note
 
 
 # ---- what people are told of an agent ----
@@ -322,7 +322,7 @@ class Reporting(Protocol):
         ...
 
 
-class Place(msgspec.Struct, frozen=True):
+class ClientPlacement(msgspec.Struct, frozen=True):
     """Where a client is to connect; without a broker, why there is none."""
 
     broker: str
@@ -347,7 +347,7 @@ class Objecting(Protocol):
 class Placing(Protocol):
     """An agent that tells clients where to connect."""
 
-    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> Place:
+    def place(self, client: str, site: tuple[float, float] | None, now_s: float) -> ClientPlacement:
         """The broker for a client that is at this place, if it says so."""
         ...
 
@@ -360,7 +360,7 @@ class Tracing(Protocol):
         """What a publication that a client here has just published is to carry; empty if it is not followed."""
         ...
 
-    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[Action]:
+    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[AgentAction]:
         """A publication that carries a tag was matched."""
         ...
 
@@ -391,17 +391,17 @@ class Agent(Protocol):
         """Whether `matched` is to be called for each publication now."""
         ...
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         """The broker begins its work."""
         ...
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         ...
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A client's publication was matched and goes to these neighbours and clients."""
         ...
 

@@ -73,7 +73,7 @@ class GapNotice(msgspec.Struct, frozen=True):
     """The publisher's: in another one it counts anew."""
 
 
-class HeldBack(msgspec.Struct, frozen=True):
+class Throttled(msgspec.Struct, frozen=True):
     """What this client sends waits at its broker, because it is more than a limit allows."""
 
     reason: str
@@ -211,7 +211,7 @@ Effect: TypeAlias = (
     | Taken
     | Rejected
     | GapNotice
-    | HeldBack
+    | Throttled
     | Open
     | Shut
     | Moved

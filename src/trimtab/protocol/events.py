@@ -49,7 +49,7 @@ class Stored(msgspec.Struct, frozen=True):
     number: int
 
 
-class RoomChanged(msgspec.Struct, frozen=True):
+class DiskSpaceChanged(msgspec.Struct, frozen=True):
     """The disk has no room for more publications, or has room again (brokers only)."""
 
     has_room: bool
@@ -178,7 +178,7 @@ Event: TypeAlias = (
     | Step
     | Wake
     | Stored
-    | RoomChanged
+    | DiskSpaceChanged
     | FenceChanged
     | Recovered
     | Resumed

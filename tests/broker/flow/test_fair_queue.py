@@ -7,14 +7,14 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.broker.flow.fair_queue import PATIENT_EVERY_COUNT, Turns
+from trimtab.broker.flow.fair_queue import PATIENT_EVERY_COUNT, FairScheduler
 
 
 class Queues:
     """Messages that wait, and a world that tells of them."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = FairScheduler()
         self.counts: Counter[str] = Counter()
         self.within_s: dict[str, float | None] = {}
 

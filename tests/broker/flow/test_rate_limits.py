@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.broker.flow.rate_limits import Allowance, Protection, ProtectionConfig
+from trimtab.broker.flow.rate_limits import Allowance, RateLimitConfig, RateLimits
 from trimtab.language import Filter
 from trimtab.protocol.messages import AnyMessage, KnownSubscription, MoveIn, Publish, Subscribe, Unadvertise
 
@@ -21,11 +21,11 @@ def subscription(number: int) -> Subscribe:
     return Subscribe(id=f"s{number}", filter=ANY)
 
 
-def protection(size_bytes: int = 100, **settings: object) -> Protection:
-    return Protection(ProtectionConfig(**{"burst_s": 1.0, **settings}), lambda message: size_bytes)  # type: ignore[arg-type]
+def protection(size_bytes: int = 100, **settings: object) -> RateLimits:
+    return RateLimits(RateLimitConfig(**{"burst_s": 1.0, **settings}), lambda message: size_bytes)  # type: ignore[arg-type]
 
 
-def run(guard: Protection, until_s: float, begin_s: float = 0.0) -> list[tuple[float, AnyMessage]]:
+def run(guard: RateLimits, until_s: float, begin_s: float = 0.0) -> list[tuple[float, AnyMessage]]:
     """What is released until then, with times."""
     released: list[tuple[float, AnyMessage]] = []
     now_s = begin_s
@@ -164,7 +164,7 @@ def test_a_publication_that_is_too_large_is_refused_with_its_size() -> None:
 )
 def test_limits_that_mean_nothing_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=r"must be|no newcomer may"):
-        ProtectionConfig(**{name: value})  # type: ignore[arg-type]
+        RateLimitConfig(**{name: value})  # type: ignore[arg-type]
 
 
 def test_allowances_must_be_positive() -> None:

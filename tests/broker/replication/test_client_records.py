@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.told_broker import ToldBroker
 from tests.transcripts import ANY, read
-from trimtab.broker.replication.client_records import KeptRecords
+from trimtab.broker.replication.client_records import RetainedRecords
 from trimtab.protocol.messages import ClientRecord, ClientRecords, Guard, KnownAdvertisement, KnownSubscription
 
 
@@ -172,7 +172,7 @@ def test_a_guardian_tells_a_next_incarnation_what_it_keeps() -> None:
 
 
 def test_records_that_are_told_anew_count_when_all_have_come() -> None:
-    kept = KeptRecords()
+    kept = RetainedRecords()
     kept.keep(Guard(version=1, record=record("ann", "ann/s1")))
     kept.begin_anew(5, 2)
     kept.keep(Guard(version=6, record=record("bob")))
@@ -184,7 +184,7 @@ def test_records_that_are_told_anew_count_when_all_have_come() -> None:
 
 
 def test_another_session_of_a_client_has_nothing_of_the_one_before() -> None:
-    kept = KeptRecords()
+    kept = RetainedRecords()
     kept.keep(Guard(version=1, record=record("ann", "ann/s1")))
     kept.keep(Guard(version=2, record=record("ann", "ann/s7", session="2")))
     assert kept.all() == (record("ann", "ann/s7", session="2"),)

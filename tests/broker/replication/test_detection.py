@@ -3,7 +3,7 @@
 import pytest
 
 from trimtab.broker.replication.config import ReplicationConfig
-from trimtab.broker.replication.detection import Look, Signs, Watched
+from trimtab.broker.replication.detection import Inspection, Signs, Watched
 from trimtab.broker.replication.watch import NeighbourWatch
 from trimtab.protocol.effects import Replace
 from trimtab.protocol.messages import Neighbours
@@ -41,9 +41,9 @@ def test_a_burst_is_no_congestion() -> None:
 
 def test_a_busy_neighbour_is_not_asked_and_a_silent_one_is() -> None:
     watched = Watched(CONFIG, 0.0)
-    assert watched.look(Signs(True, 1, 0), 0.5) == Look("alive")
-    assert watched.look(Signs(True, 2, 0), 1.0) == Look("alive")
-    assert watched.look(Signs(True, 2, 0), 1.5) == Look("alive", asks=True)
+    assert watched.look(Signs(True, 1, 0), 0.5) == Inspection("alive")
+    assert watched.look(Signs(True, 2, 0), 1.0) == Inspection("alive")
+    assert watched.look(Signs(True, 2, 0), 1.5) == Inspection("alive", asks=True)
 
 
 def test_the_neighbours_of_a_failed_broker_ask_in_the_order_of_their_names() -> None:

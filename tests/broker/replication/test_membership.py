@@ -8,8 +8,8 @@ import pytest
 
 from trimtab.broker.replication.membership import (
     RUN_OUT_RATIO,
+    Candidacy,
     Claim,
-    Place,
     Voice,
     Voter,
     majority_of,
@@ -70,7 +70,7 @@ def test_a_voter_has_let_go_when_its_voice_has_run_out() -> None:
 
 
 def test_a_broker_is_fenced_when_it_has_heard_no_majority_for_so_long_and_goes_on_when_it_does() -> None:
-    place = Place("B1", ["B1", "B2", "B3", "B4", "B5"], FENCE_AFTER_S)
+    place = Candidacy("B1", ["B1", "B2", "B3", "B4", "B5"], FENCE_AFTER_S)
     for voter in ("B2", "B3", "B4"):
         place.told(voter, Voice(True), 0.0)
     assert place.problem(0.9) == ""
@@ -82,7 +82,7 @@ def test_a_broker_is_fenced_when_it_has_heard_no_majority_for_so_long_and_goes_o
 
 
 def test_a_voice_counts_from_when_it_was_asked_for() -> None:
-    place = Place("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
+    place = Candidacy("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
     place.told("B2", Voice(True), 0.0)
     place.told("B3", Voice(True), 0.0)
     assert place.problem(0.9) == ""
@@ -90,7 +90,7 @@ def test_a_voice_counts_from_when_it_was_asked_for() -> None:
 
 
 def test_a_voice_that_is_refused_does_not_count() -> None:
-    place = Place("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
+    place = Candidacy("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
     place.told("B2", Voice(True), 0.0)
     place.told("B3", Voice(True), 0.0)
     place.told("B2", Voice(True), 0.1)
@@ -101,7 +101,7 @@ def test_a_voice_that_is_refused_does_not_count() -> None:
 
 
 def test_the_voice_of_a_voter_that_was_replaced_does_not_count() -> None:
-    place = Place("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
+    place = Candidacy("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
     place.told("B2", Voice(True, epoch=1), 0.0)
     place.told("B3", Voice(True, epoch=1, known={"B2": 2}), 0.0)
     assert place.voices(0.1) == ["B3"]
@@ -110,7 +110,7 @@ def test_the_voice_of_a_voter_that_was_replaced_does_not_count() -> None:
 
 
 def test_a_place_is_taken_when_a_majority_knows_a_later_incarnation() -> None:
-    place = Place("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
+    place = Candidacy("B1", ["B1", "B2", "B3"], FENCE_AFTER_S)
     later = Voice(False, known={"B1": 2})
     place.told("B2", later, 0.0)
     place.told("B3", later, 0.0)
@@ -145,7 +145,7 @@ class _Member:
         self.name, self.claim = name, claim
         self.voter = Voter(name, FENCE_AFTER_S, now_s, hears_count=majority_of(len(voters)))
         self.voter.learn(name, Voice(False, known={name: claim.epoch}))
-        self.place = Place(name, voters, FENCE_AFTER_S)
+        self.place = Candidacy(name, voters, FENCE_AFTER_S)
 
     def holds(self, now_s: float) -> bool:
         return not self.place.problem(now_s)
@@ -253,7 +253,7 @@ def test_the_smaller_side_neither_replaces_nor_holds_a_place() -> None:
         names = [f"B{number}" for number in range(1, count + 1)]
         smaller = names[: (count - 1) // 2]
         for name in smaller:
-            place = Place(name, names, FENCE_AFTER_S)
+            place = Candidacy(name, names, FENCE_AFTER_S)
             for voter in smaller:
                 place.told(voter, Voice(True), 10.0)
             assert place.problem(10.1) != ""

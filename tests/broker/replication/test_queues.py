@@ -3,7 +3,7 @@
 from collections import deque
 
 from trimtab.broker.replication.merge import OrderedMerge
-from trimtab.broker.replication.publication_store import KeptPublications
+from trimtab.broker.replication.publication_store import PublicationStore
 from trimtab.broker.replication.wait_ready import WaitReadyQueue
 from trimtab.language import Filter
 from trimtab.protocol.frames import Sendable
@@ -45,7 +45,7 @@ def test_the_rest_and_markers_go_on_when_the_replica_is_complete() -> None:
 
 
 def test_a_late_subscription_gets_what_passed_once_for_each_neighbour() -> None:
-    kept = KeptPublications(max_count=10)
+    kept = PublicationStore(max_count=10)
     kept.add(publication(1, x=1), "N1", ["N2"])
     kept.add(publication(2, x=9), "N1", [])
     assert kept.for_neighbour("N3", Filter.parse("x > 0")) == [publication(1, x=1), publication(2, x=9)]
@@ -55,7 +55,7 @@ def test_a_late_subscription_gets_what_passed_once_for_each_neighbour() -> None:
 
 
 def test_a_client_gets_what_any_of_its_filters_wants_in_the_order_of_passing() -> None:
-    kept = KeptPublications(max_count=2)
+    kept = PublicationStore(max_count=2)
     for sequence, x in ((1, 9), (2, 1), (3, 9)):
         kept.add(publication(sequence, x), "N1", [])
     assert kept.for_client([Filter.parse("x > 5"), Filter.parse("x < 2")]) == [publication(2, x=1), publication(3, x=9)]

@@ -45,7 +45,7 @@ def test_every_broker_knows_the_way_to_every_other(links: list[tuple[str, str]],
     network = Direct(*names)
     made: list[tuple[str, str]] = []
     for link in links:
-        assert network.brokers[link[0]].reach.cycle_with(link[1]) == ""
+        assert network.brokers[link[0]].topology.cycle_with(link[1]) == ""
         network.connect(*link)
         made.append(link)
     gone = removed.draw(st.sampled_from(made))
@@ -53,9 +53,9 @@ def test_every_broker_knows_the_way_to_every_other(links: list[tuple[str, str]],
         for one in names:
             for other in names:
                 expected = way(links_now, one, other) if one != other else None
-                reach = network.brokers[one].reach
-                assert reach.towards(other) == expected
-                assert bool(reach.cycle_with(other)) == (expected is not None)
+                topology = network.brokers[one].topology
+                assert topology.towards(other) == expected
+                assert bool(topology.cycle_with(other)) == (expected is not None)
         network.brokers[gone[0]].handle(LinkRemoved(gone[1]), 0.0)
         network.brokers[gone[1]].handle(LinkRemoved(gone[0]), 0.0)
         network.run()

@@ -18,7 +18,7 @@ from trimtab.network.admin.local_network import free_ports
 from trimtab.network.admin.status import ask_status
 from trimtab.network.client import attached_client as client_module
 from trimtab.network.client import reconnecting_connection as client_line
-from trimtab.network.client.reconnecting_connection import Line
+from trimtab.network.client.reconnecting_connection import ReconnectingConnection
 from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection
 from trimtab.network.links.heartbeat import Finding, Heartbeat, HeartbeatConfig, Silence
@@ -330,7 +330,7 @@ def test_a_call_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(client_line, "CALL_WITHIN_S", 0.2)
 
     async def work(address: Address) -> None:
-        line = Line(Owner(), address)
+        line = ReconnectingConnection(Owner(), address)
         with pytest.raises(TimeoutError):
             await line.dial()
         line.keep()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.network.server.back_end import BackEndLine, BroughtResults
+from trimtab.network.server.back_end import BackEndConnection, BroughtResults
 from trimtab.protocol.channels import ChannelResult
 from trimtab.protocol.effects import FetchResults, OpenStream
 from trimtab.protocol.events import BackEndEvent, ResultsExist, StreamOpened
@@ -13,7 +13,7 @@ from trimtab.protocol.events import BackEndEvent, ResultsExist, StreamOpened
 
 def test_news_that_overtake_the_answer_to_a_subscription_are_told_behind_it() -> None:
     told: list[BackEndEvent] = []
-    line = BackEndLine("http://127.0.0.1:1", "B1", told.append)
+    line = BackEndConnection("http://127.0.0.1:1", "B1", told.append)
     line._heard(7, 5)
     assert told == []
     line._opened(OpenStream("~c", "c", {}), {"id": 7, "position": 3})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimtab.language import Filter
-from trimtab.policies.api import Capacity
+from trimtab.policies.api import BrokerCapacity
 from trimtab.policies.delay.allocation import Allocation, EdgeView, Seen, allocate, interest_of
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.metrics import EdgeMetrics, State
@@ -26,7 +26,7 @@ def edge(
         name=name,
         metrics=EdgeMetrics(0.1, 0.1, uplink_ratio),
         state=state,
-        capacity=Capacity(bandwidth, 1e9, 0.0),
+        capacity=BrokerCapacity(bandwidth, 1e9, 0.0),
         matching_delay_s=0.0001,
         input_rate_per_s=10.0,
         wanted=interest_of(filters, sample, 1.0),

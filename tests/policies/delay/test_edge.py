@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.policies.delay.test_head import CONFIG, load
 from tests.policies.padres.hosts import FakeHost
-from trimtab.policies.api import Action, Heard, Tell, Woken
+from trimtab.policies.api import AgentAction, Heard, Tell, Woken
 from trimtab.policies.delay.edge import DelayEdge
 from trimtab.policies.delay.messages import Content, Refusal, Request, from_values, to_values
 
@@ -15,7 +15,7 @@ class Edge:
     def __init__(self) -> None:
         self.part = DelayEdge(FakeHost("b1", ratio=1.2), "Bh", CONFIG, 0.0)
 
-    def hears(self, sender: str, content: Content, now_s: float) -> list[Action]:
+    def hears(self, sender: str, content: Content, now_s: float) -> list[AgentAction]:
         return self.part.handle(Heard(to_values(content, sender, "b1")), now_s)
 
     def request_at(self, now_s: float) -> Request | None:

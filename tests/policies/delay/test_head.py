@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.policies.padres.hosts import FakeHost
 from trimtab.language import Filter
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AskRoundTrips,
-    Capacity,
+    BrokerCapacity,
     ClientSubscribed,
     Heard,
     MoveClient,
@@ -29,8 +29,8 @@ from trimtab.policies.delay.messages import (
     Go,
     HeadLoad,
     Moved,
+    OffloadList,
     Ping,
-    Plan,
     Pong,
     Refusal,
     Request,
@@ -47,7 +47,7 @@ def load(uplink_ratio: float = 0.5, *filters: Filter, is_busy: bool = False) -> 
     return EdgeLoad(
         metrics=EdgeMetrics(0.1, 0.1, uplink_ratio),
         state=State.LOW,
-        capacity=Capacity(1e6, 1e9, 0.0),
+        capacity=BrokerCapacity(1e6, 1e9, 0.0),
         matching_delay_s=0.001,
         input_rate_per_s=10.0,
         is_busy=is_busy,
@@ -68,7 +68,7 @@ class Head:
         return said(self.part.handle(Heard(to_values(content, sender, "Bh")), now_s))
 
 
-def said(actions: list[Action]) -> list[tuple[str, Content]]:
+def said(actions: list[AgentAction]) -> list[tuple[str, Content]]:
     found: list[tuple[str, Content]] = []
     for action in actions:
         assert isinstance(action, Tell)
@@ -90,7 +90,7 @@ def test_a_phase_from_request_to_done() -> None:
     assert head.hears("b0", Answer(phase="b1/1", load=load(0.3)), 2.1) == []
     told = head.hears("b2", Answer(phase="b1/1", load=load(0.4, is_busy=True)), 2.2)
     assert told == [("b1", Candidates(phase="b1/1", loads={"b0": load(0.3)}))]
-    assert head.hears("b1", Plan(phase="b1/1", selected=SELECTED), 2.5) == [
+    assert head.hears("b1", OffloadList(phase="b1/1", selected=SELECTED), 2.5) == [
         ("b0", Begin(phase="b1/1")),
         ("b1", Go(phase="b1/1", selected=SELECTED)),
     ]
@@ -127,7 +127,7 @@ def test_a_phase_whose_clients_do_not_answer_ends() -> None:
     head.hears("b1", REQUEST, 2.0)
     for edge in ("b0", "b2"):
         head.hears(edge, Answer(phase="b1/1", load=load()), 2.1)
-    head.hears("b1", Plan(phase="b1/1", selected=SELECTED), 2.5)
+    head.hears("b1", OffloadList(phase="b1/1", selected=SELECTED), 2.5)
     late = head.part.handle(Woken(), 2.5 + CONFIG.migration_timeout_s)
     assert [to for to, _ in said([each for each in late if isinstance(each, Tell)])] == ["b1", "b0"]
     assert head.part.phase is None
@@ -136,7 +136,7 @@ def test_a_phase_whose_clients_do_not_answer_ends() -> None:
 def test_an_empty_plan_frees_the_cluster() -> None:
     head = Head()
     head.hears("b1", REQUEST, 2.0)
-    head.hears("b1", Plan(phase="b1/1", selected=()), 2.5)
+    head.hears("b1", OffloadList(phase="b1/1", selected=()), 2.5)
     assert head.part.phase is None
 
 
@@ -171,7 +171,7 @@ def test_brokers_of_other_clusters_are_offered_to_an_edge_that_has_no_candidate_
     head = Head()
     busy = load(0.3, is_busy=True)
     there = HeadLoad(
-        metrics=HeadMetrics(0.1, 0.1), state=State.LOW, capacity=Capacity(1e6, 1e9, None), edges={"b8": load(0.2)}
+        metrics=HeadMetrics(0.1, 0.1), state=State.LOW, capacity=BrokerCapacity(1e6, 1e9, None), edges={"b8": load(0.2)}
     )
     asked = Request(phase="b1/1", candidates=())
     nobody = Refusal(phase="b1/1", reason="no other cluster has a broker in a low load state")
@@ -179,7 +179,7 @@ def test_brokers_of_other_clusters_are_offered_to_an_edge_that_has_no_candidate_
     head.hears("Bh2", there, 2.1)
     assert head.hears("b1", asked, 2.2) == [("b1", Candidates(phase="b1/1", loads={"b8": load(0.2)}))]
     selected = (Selected(("S1",), "b8"),)
-    assert head.hears("b1", Plan(phase="b1/1", selected=selected), 2.5) == [
+    assert head.hears("b1", OffloadList(phase="b1/1", selected=selected), 2.5) == [
         ("b8", Begin(phase="b1/1")),
         ("b1", Go(phase="b1/1", selected=selected)),
     ]
@@ -201,7 +201,9 @@ def test_an_edge_learns_whether_there_are_other_clusters() -> None:
     ((_, alone),) = head.hears("b1", Ping(number=1), 2.0)
     assert isinstance(alone, Pong)
     assert not alone.has_other_clusters
-    head.hears("Bh2", HeadLoad(metrics=HeadMetrics(0, 0), state=State.LOW, capacity=Capacity(1e6, 1e9, None)), 2.1)
+    head.hears(
+        "Bh2", HeadLoad(metrics=HeadMetrics(0, 0), state=State.LOW, capacity=BrokerCapacity(1e6, 1e9, None)), 2.1
+    )
     ((_, together),) = head.hears("b1", Ping(number=2), 2.2)
     assert isinstance(together, Pong)
     assert together.has_other_clusters

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from trimtab.language import Filter, Publication
-from trimtab.policies.api import Capacity
+from trimtab.policies.api import BrokerCapacity
 from trimtab.policies.delay.messages import (
     ANNOUNCED,
     Answer,
@@ -19,11 +19,11 @@ from trimtab.policies.delay.messages import (
     EdgeLoad,
     Go,
     HeadLoad,
+    HeardMessage,
     Moved,
+    OffloadList,
     Ping,
-    Plan,
     Pong,
-    Received,
     Refusal,
     Request,
     filter_for,
@@ -36,7 +36,7 @@ from trimtab.policies.delay.selection import Selected
 LOAD = EdgeLoad(
     metrics=EdgeMetrics(0.1, 0.2, 0.3, 4),
     state=State.OVERLOAD,
-    capacity=Capacity(1e6, 1e9, None),
+    capacity=BrokerCapacity(1e6, 1e9, None),
     matching_delay_s=0.001,
     input_rate_per_s=100.0,
     is_busy=True,
@@ -46,7 +46,10 @@ SELECTED = (Selected(("S1", "S2"), "b0"),)
 CONTENTS: list[Content] = [
     LOAD,
     HeadLoad(
-        metrics=HeadMetrics(0.4, 0.97), state=State.OVERLOAD, capacity=Capacity(1e6, 1e9, None), edges={"b1": LOAD}
+        metrics=HeadMetrics(0.4, 0.97),
+        state=State.OVERLOAD,
+        capacity=BrokerCapacity(1e6, 1e9, None),
+        edges={"b1": LOAD},
     ),
     Ping(number=3),
     Pong(number=3, publisher_head_s=0.2, head_s=0.01, local_publishers=("P1",)),
@@ -55,7 +58,7 @@ CONTENTS: list[Content] = [
     Ask(phase="b1/1"),
     Answer(phase="b1/1", load=LOAD),
     Candidates(phase="b1/1", loads={"b0": LOAD}),
-    Plan(phase="b1/1", selected=SELECTED),
+    OffloadList(phase="b1/1", selected=SELECTED),
     Go(phase="b1/1", selected=SELECTED),
     Begin(phase="b1/1"),
     Moved(phase="b1/1", client="S1", reason="it has left"),
@@ -73,7 +76,7 @@ def test_a_message_is_announced_reaches_its_address_and_is_read_back(content: Co
     assert ANNOUNCED.announces(Publication(values))
     assert filter_for("Bh").matches(values)
     assert not filter_for("b1").matches(values)
-    assert from_values(values) == Received("b1", content)
+    assert from_values(values) == HeardMessage("b1", content)
 
 
 def test_other_control_messages_are_not_read_and_broken_ones_are_named() -> None:

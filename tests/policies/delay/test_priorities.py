@@ -10,7 +10,7 @@ from trimtab.policies.delay.metrics import Metric
 from trimtab.policies.delay.priorities import (
     PUBLISHER_ORDER,
     Bundle,
-    Reach,
+    Locality,
     Waiting,
     grouped,
     in_order,
@@ -18,7 +18,9 @@ from trimtab.policies.delay.priorities import (
 )
 
 
-def bundle(name: str, *, wait_s: float = 1.0, reach: Reach = Reach.LOCAL, waiting: Waiting = Waiting.NOTHING) -> Bundle:
+def bundle(
+    name: str, *, wait_s: float = 1.0, reach: Locality = Locality.LOCAL, waiting: Waiting = Waiting.NOTHING
+) -> Bundle:
     return Bundle(
         clients=(name,),
         bits=1,
@@ -35,10 +37,10 @@ def names(bundles: list[Bundle]) -> str:
 
 
 BY_REACH = [
-    bundle("n", reach=Reach.NONE),
-    bundle("l", reach=Reach.LOCAL),
-    bundle("b", reach=Reach.BOTH),
-    bundle("r", reach=Reach.REMOTE),
+    bundle("n", reach=Locality.NONE),
+    bundle("l", reach=Locality.LOCAL),
+    bundle("b", reach=Locality.BOTH),
+    bundle("r", reach=Locality.REMOTE),
 ]
 
 
@@ -67,9 +69,9 @@ def test_who_can_wait_longer_goes_first_and_who_has_no_requirement_before_all() 
 
 def test_publishers_that_nobody_hears_relieve_the_downlink_only() -> None:
     downlink, uplink = PUBLISHER_ORDER[Metric.DOWNLINK], PUBLISHER_ORDER[Metric.UPLINK]
-    assert sorted(Reach, key=downlink.__getitem__) == [Reach.NONE, Reach.REMOTE, Reach.BOTH, Reach.LOCAL]
-    assert sorted(Reach, key=uplink.__getitem__) == [Reach.REMOTE, Reach.BOTH, Reach.LOCAL, Reach.NONE]
-    assert reach_of(has_local=False, has_remote=False) is Reach.NONE
+    assert sorted(Locality, key=downlink.__getitem__) == [Locality.NONE, Locality.REMOTE, Locality.BOTH, Locality.LOCAL]
+    assert sorted(Locality, key=uplink.__getitem__) == [Locality.REMOTE, Locality.BOTH, Locality.LOCAL, Locality.NONE]
+    assert reach_of(has_local=False, has_remote=False) is Locality.NONE
 
 
 def test_clients_with_the_same_or_nearly_the_same_interest_are_one_bundle() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.policies.padres.hosts import FakeHost
-from trimtab.policies.api import Action, Capacity, RelocatePublisher
+from trimtab.policies.api import AgentAction, BrokerCapacity, RelocatePublisher
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.messages import HeadLoad
 from trimtab.policies.delay.metrics import HeadMetrics, Metric, State
-from trimtab.policies.delay.priorities import Reach
+from trimtab.policies.delay.priorities import Locality
 from trimtab.policies.delay.publishers import HeadCandidate, PublisherLoad, PublisherOffload, plan_publishers
 
 CONFIG = DelayConfig()
@@ -26,12 +26,17 @@ def head(name: str, downlink_ratio: float, uplink_ratio: float, bytes_per_s: flo
 FREE = head("H2", 0.1, 0.1, 1_000.0)
 
 
-def load(publisher: str, reach: Reach, bytes_per_s: float = 50.0) -> PublisherLoad:
-    remote = bytes_per_s if reach in (Reach.REMOTE, Reach.BOTH) else 0.0
+def load(publisher: str, reach: Locality, bytes_per_s: float = 50.0) -> PublisherLoad:
+    remote = bytes_per_s if reach in (Locality.REMOTE, Locality.BOTH) else 0.0
     return PublisherLoad(publisher=publisher, input_bytes_per_s=bytes_per_s, remote_bytes_per_s=remote, reach=reach)
 
 
-LOADS = [load("local", Reach.LOCAL), load("both", Reach.BOTH), load("remote", Reach.REMOTE), load("none", Reach.NONE)]
+LOADS = [
+    load("local", Locality.LOCAL),
+    load("both", Locality.BOTH),
+    load("remote", Locality.REMOTE),
+    load("none", Locality.NONE),
+]
 
 
 def plan(metric: Metric, ratio: float, *candidates: HeadCandidate) -> dict[str, str]:
@@ -75,10 +80,10 @@ class Host(FakeHost):
 
 
 def at_h2(state: State = State.LOW) -> HeadLoad:
-    return HeadLoad(metrics=HeadMetrics(0.1, 0.1), state=state, capacity=Capacity(10_000.0, 1e9, None))
+    return HeadLoad(metrics=HeadMetrics(0.1, 0.1), state=state, capacity=BrokerCapacity(10_000.0, 1e9, None))
 
 
-def moves(actions: list[Action]) -> list[RelocatePublisher]:
+def moves(actions: list[AgentAction]) -> list[RelocatePublisher]:
     return [action for action in actions if isinstance(action, RelocatePublisher)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from trimtab.load.profiles import Sample
-from trimtab.policies.api import Capacity
+from trimtab.policies.api import BrokerCapacity
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.metrics import EdgeMetrics, Metric
 from trimtab.policies.delay.priorities import Bundle, Waiting
@@ -20,7 +20,7 @@ def offering(uplink_mbps: float = 8.56, metric: Metric = Metric.QUEUE_DEPTH, wai
     return Offering(
         metrics=EdgeMetrics(0.3, 0.2, uplink_mbps / 8, 3),
         metric=metric,
-        capacity=Capacity(8 * MBPS, 1e9, 0.0),
+        capacity=BrokerCapacity(8 * MBPS, 1e9, 0.0),
         input_rate_per_s=8.0,
         matching_delay_s=0.01,
         waiting_bytes=waiting_bytes,
@@ -31,7 +31,7 @@ def candidate(name: str, uplink_mbps: float, bandwidth_mbps: float) -> Candidate
     return Candidate(
         name=name,
         metrics=EdgeMetrics(0.1, 0.1, uplink_mbps / bandwidth_mbps),
-        capacity=Capacity(bandwidth_mbps * MBPS, 1e9, 0.0),
+        capacity=BrokerCapacity(bandwidth_mbps * MBPS, 1e9, 0.0),
         input_rate_per_s=4.0,
         matching_delay_s=0.01,
         received_bits=0,
@@ -136,7 +136,7 @@ def test_an_overload_of_matching_ends_with_fewer_subscriptions() -> None:
     busy = Offering(
         metrics=EdgeMetrics(0.3, 1.0, 0.5),
         metric=Metric.MATCHING,
-        capacity=Capacity(8 * MBPS, 1e9, 0.01),
+        capacity=BrokerCapacity(8 * MBPS, 1e9, 0.01),
         input_rate_per_s=8.0,
         matching_delay_s=0.125,
         waiting_bytes=0.0,

@@ -10,15 +10,15 @@ import pytest
 from tests.policies.padres.hosts import FakeHost
 from trimtab.language import Filter
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     Announce,
     ClientLeft,
+    ClientPlacement,
     ClientStayed,
     ClientSubscribed,
     Heard,
     Listen,
     MoveClient,
-    Place,
     Tell,
     Woken,
 )
@@ -29,9 +29,9 @@ from trimtab.policies.multistage.coordinator_agent import CoordinatorAgent
 from trimtab.policies.multistage.messages import (
     EVERYBODY,
     AnyCoordination,
-    Ended,
     FromCoordinator,
     MalformedError,
+    MoveResult,
     Moves,
     Present,
     Report,
@@ -55,7 +55,7 @@ MESSAGES: list[AnyCoordination] = [
         site=(1.0, 2.0),
         address="127.0.0.1:7001",
     ),
-    Ended(life="l", broker="B1", client="C1", cause="l/1/2", is_moved=False, reason="it publishes"),
+    MoveResult(life="l", broker="B1", client="C1", cause="l/1/2", is_moved=False, reason="it publishes"),
 ]
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_message_is_refused_and_agents_go_on(body: str) -> None:
     assert coordinator.handle(Heard({"class": "COORDINATED", "body": body}), 1.0) == []
 
 
-def said(actions: list[Action]) -> list[AnyCoordination]:
+def said(actions: list[AgentAction]) -> list[AnyCoordination]:
     """The messages among actions."""
     found: list[AnyCoordination] = []
     for action in actions:
@@ -160,10 +160,10 @@ def test_orders_become_moves_and_their_ends_are_told() -> None:
     order = to_values(Moves(life="l", cause="l/60/1", moves=(("C1", "B2"), ("C2", "B3"))), "B1")
     assert agent.handle(Heard(order), 2.0) == [MoveClient("C1", "B2", "l/60/1"), MoveClient("C2", "B3", "l/60/1")]
     assert said(agent.handle(ClientLeft("C1", "l/60/1"), 3.0)) == [
-        Ended(life="l", broker="B1", client="C1", cause="l/60/1", is_moved=True)
+        MoveResult(life="l", broker="B1", client="C1", cause="l/60/1", is_moved=True)
     ]
     assert said(agent.handle(ClientStayed("C2", "l/60/1", "it publishes"), 3.0)) == [
-        Ended(life="l", broker="B1", client="C2", cause="l/60/1", is_moved=False, reason="it publishes")
+        MoveResult(life="l", broker="B1", client="C2", cause="l/60/1", is_moved=False, reason="it publishes")
     ]
     assert agent.handle(ClientLeft("C2", "scenario"), 4.0) == []
     stale = to_values(Moves(life="before", cause="before/1", moves=(("C1", "B2"),)), "B1")
@@ -204,7 +204,7 @@ def test_the_coordinator_orders_places_and_sends_its_own_clients_on() -> None:
     agent = CoordinatorAgent(CoordinatorConfig(placement="round-robin", policy="ldm"), Random(1), "l")
     started = agent.start(FakeHost("coordinator"), 0.0)
     assert said(started) == [Present(life="l", report_every_s=10.0)]
-    assert agent.place("X", None, 0.5) == Place("", "", "no broker has reported yet")
+    assert agent.place("X", None, 0.5) == ClientPlacement("", "", "no broker has reported yet")
     for broker, clients in (("B1", 4), ("B2", 0)):
         report = Report(
             life="l",
@@ -215,7 +215,7 @@ def test_the_coordinator_orders_places_and_sends_its_own_clients_on() -> None:
             address=f"host:{broker}",
         )
         assert agent.handle(Heard(to_values(report, broker)), 55.0) == []
-    assert agent.place("X", None, 56.0) == Place("B1", "host:B1")
+    assert agent.place("X", None, 56.0) == ClientPlacement("B1", "host:B1")
     assert agent.handle(ClientSubscribed("Y"), 57.0) == [MoveClient("Y", "B2", "l/placed")]
     actions = agent.handle(Woken(), 60.0)
     assert said(actions)[0] == Present(life="l", report_every_s=10.0)
@@ -223,7 +223,7 @@ def test_the_coordinator_orders_places_and_sends_its_own_clients_on() -> None:
     assert sorted(moves.moves) == [("C0", "B2"), ("C1", "B2")]
     assert agent.report().decision.startswith("round 1: cov 1.000 over 2 brokers: 2 moves")
     for client, _ in moves.moves:
-        ended = Ended(life="l", broker="B1", client=client, cause=moves.cause, is_moved=True)
+        ended = MoveResult(life="l", broker="B1", client=client, cause=moves.cause, is_moved=True)
         agent.handle(Heard(to_values(ended, "B1")), 61.0)
     assert agent.coordinator.moves_count == 2
     assert agent.coordinator.population.loads() == [4000.0, 4000.0]

@@ -7,7 +7,7 @@ from random import Random
 from tests.policies.padres.loads import broker, known
 from trimtab.policies.naive.selection import NaivePlan, plan_naively
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
 
 CONFIG = PadresConfig()
 CLIENTS = [f"c{number}" for number in range(20)]
@@ -16,7 +16,7 @@ CLIENTS = [f"c{number}" for number in range(20)]
 def test_half_of_the_difference_goes_to_a_less_loaded_broker() -> None:
     found = plan_naively(broker("B1", 0.8), known(broker("B2", 0.4)), CLIENTS, Random(1), CONFIG)
     assert isinstance(found, NaivePlan)
-    assert (found.to_broker, found.action, len(found.clients)) == ("B2", Action.INPUT, 5)
+    assert (found.to_broker, found.action, len(found.clients)) == ("B2", LoadIndex.INPUT, 5)
     assert len(set(found.clients)) == 5
 
 

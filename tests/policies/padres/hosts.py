@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
-from trimtab.policies.api import Capacity, QueueReading, TrafficTotals
+from trimtab.policies.api import BrokerCapacity, QueueReading, TrafficTotals
 
 
 class FakeHost:
@@ -64,9 +64,9 @@ class FakeHost:
         """The same share of input and output."""
         return LoadIndices(10.0, self.ratio / 10, self.ratio * 1_000, self.ratio, self.ratio, self.ratio, 0, 0, 0, 0, 0)
 
-    def capacity(self) -> Capacity:
+    def capacity(self) -> BrokerCapacity:
         """A small broker."""
-        return Capacity(1_000.0, 1_000_000.0, self.matching_s_per_subscription)
+        return BrokerCapacity(1_000.0, 1_000_000.0, self.matching_s_per_subscription)
 
     def publication_bytes(self) -> float:
         """A small publication."""

@@ -15,7 +15,7 @@ from trimtab import Filter
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.profiles import on_common_window
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, Status
+from trimtab.policies.padres.decisions import LoadIndex, Status
 from trimtab.policies.padres.detection import History, Trigger, detect_local
 from trimtab.policies.padres.offload import OffloadPlan
 from trimtab.policies.padres.planning import plan_offload
@@ -56,7 +56,7 @@ class Cluster:
                 return True
         return False
 
-    def session(self, name: str, partner: str, action: Action) -> bool:
+    def session(self, name: str, partner: str, action: LoadIndex) -> bool:
         plan = plan_offload(
             action,
             self.resources(name),
@@ -90,7 +90,7 @@ def test_a_crowded_cluster_comes_to_rest_within_the_thresholds(seed: int, client
 def spreads(cluster: Cluster) -> list[float]:
     """The largest differences in input, output and matching delay."""
     values = [indices(cluster.resources(name), CONFIG) for name in CAPACITIES]
-    return [max(each[action] for each in values) - min(each[action] for each in values) for action in Action]
+    return [max(each[action] for each in values) - min(each[action] for each in values) for action in LoadIndex]
 
 
 def test_one_plan_for_the_cluster_levels_more_with_fewer_moves_than_sessions_of_pairs() -> None:

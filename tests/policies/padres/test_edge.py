@@ -8,9 +8,9 @@ from tests.policies.padres.hosts import FakeHost
 from tests.policies.padres.loads import broker
 from tests.policies.padres.test_messages import OFFER
 from trimtab.language import Filter
-from trimtab.policies.api import Action, Heard, Tell, Woken
+from trimtab.policies.api import AgentAction, Heard, Tell, Woken
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action as Index
+from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.edge import EdgePart
 from trimtab.policies.padres.messages import (
@@ -30,7 +30,7 @@ from trimtab.policies.padres.snapshot import (
 CONFIG = PadresConfig()
 
 
-def said(actions: list[Action]) -> list[AnyControl]:
+def said(actions: list[AgentAction]) -> list[AnyControl]:
     """The control messages among what a part does."""
     return [
         control_from_values(each.values)

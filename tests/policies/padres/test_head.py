@@ -8,7 +8,7 @@ from tests.policies.padres.hosts import FakeHost
 from tests.policies.padres.loads import broker, cluster
 from tests.policies.padres.test_edge import said
 from trimtab.language import Filter
-from trimtab.policies.api import Action, AgentEvent, Heard, MoveClient, Tell, Woken
+from trimtab.policies.api import AgentAction, AgentEvent, Heard, MoveClient, Tell, Woken
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.head import HeadPart
@@ -36,9 +36,9 @@ def head(began_s: float = 0.0) -> HeadPart:
     return HeadPart(FakeHost("B10"), CONFIG, Random(1), began_s)
 
 
-def hears(part: HeadPart, now_s: float, *what: BrokerLoad | ClusterLoad | AnyControl) -> list[Action]:
+def hears(part: HeadPart, now_s: float, *what: BrokerLoad | ClusterLoad | AnyControl) -> list[AgentAction]:
     """The head hears this, and looks at it at once."""
-    actions: list[Action] = []
+    actions: list[AgentAction] = []
     for each in what:
         if isinstance(each, BrokerLoad):
             values = broker_load_to_values(each)
@@ -50,12 +50,12 @@ def hears(part: HeadPart, now_s: float, *what: BrokerLoad | ClusterLoad | AnyCon
     return [*actions, *part.handle(Woken(), now_s)]
 
 
-def asked(actions: list[Action]) -> list[str]:
+def asked(actions: list[AgentAction]) -> list[str]:
     """The sessions that the head asks for."""
     return [each.session for each in said(actions) if isinstance(each, GlobalRequest)]
 
 
-def told(actions: list[Action]) -> list[ClusterLoad]:
+def told(actions: list[AgentAction]) -> list[ClusterLoad]:
     """The clusters' loads that the head tells or passes on."""
     return [
         cluster_load_from_values(each.values)
@@ -64,7 +64,7 @@ def told(actions: list[Action]) -> list[ClusterLoad]:
     ]
 
 
-def moves(actions: list[Action]) -> list[tuple[str, str]]:
+def moves(actions: list[AgentAction]) -> list[tuple[str, str]]:
     """The clients that are asked to move, and where."""
     return [(each.client, each.to_broker) for each in actions if isinstance(each, MoveClient)]
 

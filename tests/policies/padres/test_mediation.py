@@ -6,19 +6,19 @@ from typing import Any
 
 from tests.policies.padres.test_messages import OFFER, RESOURCES
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
 from trimtab.policies.padres.detection import BrokerAction, Trigger
 from trimtab.policies.padres.mediation import Mediator, Phase
 from trimtab.policies.padres.mediation_events import (
     CallHead,
     ClientMoved,
     ClientStayed,
+    ControlReceived,
     Detected,
     MediationAction,
     MoveClient,
     NobodyAgreed,
     Planned,
-    Received,
     Refused,
     Send,
     SendOffer,
@@ -42,7 +42,7 @@ from trimtab.policies.padres.offload import ClientMove, OffloadPlan
 CONFIG = PadresConfig()
 FIRST, SECOND = "B1/1/1", "B1/1/2"
 PLAN = OffloadPlan(
-    action=Action.INPUT,
+    action=LoadIndex.INPUT,
     moves=(ClientMove("alice", "input"), ClientMove("bob", "input")),
     ours_before=RESOURCES,
     theirs_before=RESOURCES,
@@ -56,20 +56,20 @@ PLAN = OffloadPlan(
 
 
 def trigger(*brokers: str, overloaded: bool = False) -> Triggered:
-    return Triggered(Trigger(overloaded, tuple(BrokerAction(name, Action.INPUT) for name in brokers), ()))
+    return Triggered(Trigger(overloaded, tuple(BrokerAction(name, LoadIndex.INPUT) for name in brokers), ()))
 
 
 def ours(kind: Any, session: str = FIRST, **more: Any) -> Any:
     return kind(session=session, sender="B1", **more)
 
 
-def theirs(kind: Any, session: str = FIRST, sender: str = "B2", **more: Any) -> Received:
-    return Received(kind(session=session, sender=sender, **more))
+def theirs(kind: Any, session: str = FIRST, sender: str = "B2", **more: Any) -> ControlReceived:
+    return ControlReceived(kind(session=session, sender=sender, **more))
 
 
 def ended(gave: bool, reason: str, **more: Any) -> SessionEnded:
     return SessionEnded(
-        session=FIRST, partner="B2" if gave else "B1", gave=gave, action=Action.INPUT, reason=reason, **more
+        session=FIRST, partner="B2" if gave else "B1", gave=gave, action=LoadIndex.INPUT, reason=reason, **more
     )
 
 
@@ -88,9 +88,9 @@ def giving(phase: Phase, *others: str) -> Mediator:
 def accepting(phase: Phase) -> Mediator:
     """B2, which B1 has asked, in a phase."""
     mediator = Mediator("B2", CONFIG)
-    mediator.handle(Received(ours(OffloadRequest, action=Action.INPUT)), 0.0)
+    mediator.handle(ControlReceived(ours(OffloadRequest, action=LoadIndex.INPUT)), 0.0)
     if phase == Phase.RECEIVING:
-        mediator.handle(Received(ours(OffloadStart, clients=("alice", "bob"))), 1.0)
+        mediator.handle(ControlReceived(ours(OffloadStart, clients=("alice", "bob"))), 1.0)
     assert mediator.phase == phase
     return mediator
 
@@ -100,11 +100,11 @@ def accepting(phase: Phase) -> Mediator:
 
 def test_the_broker_that_gives() -> None:
     mediator = Mediator("B1", CONFIG)
-    assert mediator.handle(trigger("B2", "B3"), 0.0) == [Send("B2", ours(OffloadRequest, action=Action.INPUT))]
+    assert mediator.handle(trigger("B2", "B3"), 0.0) == [Send("B2", ours(OffloadRequest, action=LoadIndex.INPUT))]
     assert mediator.wake_at_s() == 10.0
     assert mediator.handle(theirs(OffloadReply, status=Status.OK, offer=OFFER), 1.0) == [
         StatusChanged(Status.BUSY),
-        StartSampling(FIRST, "B2", Action.INPUT, OFFER),
+        StartSampling(FIRST, "B2", LoadIndex.INPUT, OFFER),
     ]
     assert mediator.handle(Planned(FIRST, PLAN), 20.0) == [
         Send("B2", ours(OffloadStart, clients=("alice", "bob"))),
@@ -124,11 +124,11 @@ def test_the_broker_that_gives() -> None:
 
 def test_the_broker_that_accepts() -> None:
     mediator = Mediator("B2", CONFIG)
-    assert mediator.handle(Received(ours(OffloadRequest, action=Action.INPUT)), 0.0) == [
+    assert mediator.handle(ControlReceived(ours(OffloadRequest, action=LoadIndex.INPUT)), 0.0) == [
         StatusChanged(Status.BUSY),
         SendOffer("B1", FIRST),
     ]
-    assert mediator.handle(Received(ours(OffloadStart, clients=("alice", "bob"))), 20.0) == []
+    assert mediator.handle(ControlReceived(ours(OffloadStart, clients=("alice", "bob"))), 20.0) == []
     assert mediator.wake_at_s() == 40.0
     assert mediator.handle(ClientMoved("bob", FIRST), 21.0) == []
     assert mediator.handle(ClientMoved("alice", FIRST), 22.0) == [
@@ -145,7 +145,7 @@ def test_a_refusal_leads_to_the_next_candidate() -> None:
     mediator = giving(Phase.ASKING, "B3")
     assert mediator.handle(theirs(OffloadReply, status=Status.BUSY), 1.0) == [
         Refused("B2", "its status is BUSY"),
-        Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT)),
+        Send("B3", ours(OffloadRequest, SECOND, action=LoadIndex.INPUT)),
     ]
     assert mediator.handle(theirs(OffloadReply, SECOND, "B3", status=Status.NOT_AVAILABLE), 2.0) == [
         Refused("B3", "its status is N/A"),
@@ -170,7 +170,7 @@ def test_no_answer_is_a_refusal_and_a_late_ok_is_released() -> None:
     assert mediator.handle(Wake(), 10.0) == [
         Send("B2", ours(OffloadCancel, reason=Reason.NO_ANSWER.value)),
         Refused("B2", Reason.NO_ANSWER.value),
-        Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT)),
+        Send("B3", ours(OffloadRequest, SECOND, action=LoadIndex.INPUT)),
     ]
     assert mediator.handle(theirs(OffloadReply, status=Status.OK, offer=OFFER), 11.0) == [
         Send("B2", ours(OffloadCancel, reason="the answer came too late"))
@@ -182,15 +182,15 @@ def test_a_broker_refuses_with_its_status() -> None:
     for status in (Status.NOT_AVAILABLE, Status.STABILIZING):
         mediator = Mediator("B2", CONFIG)
         mediator.handle(Detected(status), 0.0)
-        assert mediator.handle(Received(ours(OffloadRequest, action=Action.INPUT)), 1.0) == [
+        assert mediator.handle(ControlReceived(ours(OffloadRequest, action=LoadIndex.INPUT)), 1.0) == [
             Send("B1", OffloadReply(session=FIRST, sender="B2", status=status))
         ]
 
 
 def test_a_broker_in_a_session_or_waiting_for_an_answer_is_busy() -> None:
     for phase in (Phase.ASKING, Phase.PLANNING, Phase.MOVING):
-        request = OffloadRequest(session="B7/1/1", sender="B7", action=Action.OUTPUT)
-        assert giving(phase).handle(Received(request), 3.0) == [
+        request = OffloadRequest(session="B7/1/1", sender="B7", action=LoadIndex.OUTPUT)
+        assert giving(phase).handle(ControlReceived(request), 3.0) == [
             Send("B7", OffloadReply(session="B7/1/1", sender="B1", status=Status.BUSY))
         ]
 
@@ -208,21 +208,21 @@ def test_without_a_plan_the_partner_is_released_and_the_next_asked() -> None:
         Send("B2", ours(OffloadCancel, reason=str(nothing), fruitless=True)),
         ended(True, str(nothing), fruitless=True),
         StatusChanged(Status.OK),
-        Send("B3", ours(OffloadRequest, SECOND, action=Action.INPUT)),
+        Send("B3", ours(OffloadRequest, SECOND, action=LoadIndex.INPUT)),
     ]
 
 
 def test_a_released_partner_is_as_before() -> None:
     mediator = accepting(Phase.OFFERED)
     mediator.handle(Detected(Status.NOT_AVAILABLE), 1.0)
-    assert mediator.handle(Received(ours(OffloadCancel, reason="no")), 2.0) == [
+    assert mediator.handle(ControlReceived(ours(OffloadCancel, reason="no")), 2.0) == [
         ended(False, f"{Reason.CANCELLED.value}: no"),
         StatusChanged(Status.NOT_AVAILABLE),
     ]
 
 
 def test_a_partner_knows_that_nothing_was_found_to_move() -> None:
-    assert accepting(Phase.OFFERED).handle(Received(ours(OffloadCancel, reason="no", fruitless=True)), 2.0) == [
+    assert accepting(Phase.OFFERED).handle(ControlReceived(ours(OffloadCancel, reason="no", fruitless=True)), 2.0) == [
         ended(False, f"{Reason.CANCELLED.value}: no", fruitless=True),
         StatusChanged(Status.OK),
     ]
@@ -242,7 +242,7 @@ def test_a_plan_that_takes_too_long_ends_the_session() -> None:
 def test_an_accepting_broker_that_hears_no_more_is_free_again() -> None:
     mediator = accepting(Phase.OFFERED)
     assert mediator.handle(Wake(), 70.0) == [ended(False, Reason.NO_ANSWER.value), StatusChanged(Status.OK)]
-    assert mediator.handle(Received(ours(OffloadStart, clients=("alice",))), 71.0) == [
+    assert mediator.handle(ControlReceived(ours(OffloadStart, clients=("alice",))), 71.0) == [
         Send("B1", OffloadCancel(session=FIRST, sender="B2", reason="no such session"))
     ]
 
@@ -266,7 +266,7 @@ def test_a_client_that_stays_is_not_waited_for() -> None:
     again = giver.handle(ClientStayed("bob", FIRST), 3.0)
     assert again == [Send("B2", ours(OffloadStart, clients=("alice",)))]
     assert taker.handle(ClientMoved("alice", FIRST), 4.0) == []
-    assert taker.handle(Received(ours(OffloadStart, clients=("alice",))), 5.0)[0] == Send(
+    assert taker.handle(ControlReceived(ours(OffloadStart, clients=("alice",))), 5.0)[0] == Send(
         "B1", OffloadDone(session=FIRST, sender="B2", arrived=("alice",))
     )
     assert giver.handle(ClientStayed("bob", FIRST), 6.0) == [], "said twice"
@@ -298,12 +298,12 @@ def test_without_done_the_giving_broker_goes_on_by_itself() -> None:
 def test_a_client_may_arrive_before_the_start_is_told() -> None:
     mediator = accepting(Phase.OFFERED)
     assert mediator.handle(ClientMoved("alice", FIRST), 1.0) == []
-    answer = mediator.handle(Received(ours(OffloadStart, clients=("alice",))), 2.0)
+    answer = mediator.handle(ControlReceived(ours(OffloadStart, clients=("alice",))), 2.0)
     assert answer[0] == Send("B1", OffloadDone(session=FIRST, sender="B2", arrived=("alice",)))
 
 
 def test_a_repeated_request_is_answered_again() -> None:
-    request = Received(ours(OffloadRequest, action=Action.INPUT))
+    request = ControlReceived(ours(OffloadRequest, action=LoadIndex.INPUT))
     assert accepting(Phase.OFFERED).handle(request, 1.0) == [SendOffer("B1", FIRST)]
 
 
@@ -320,7 +320,7 @@ def test_messages_of_other_sessions_and_repeated_ones_change_nothing() -> None:
         before = machine.phase
         found: list[MediationAction] = []
         for stray in strays:
-            found += machine.handle(Received(stray), 3.0)
+            found += machine.handle(ControlReceived(stray), 3.0)
         found += machine.handle(ClientMoved("alice", "B1/1/0"), 3.0)
         found += machine.handle(ClientStayed("alice", "B1/1/0"), 3.0)
         found += machine.handle(Planned("B1/1/0", PLAN), 3.0)
@@ -336,7 +336,7 @@ def test_a_repeated_ok_during_the_session_does_not_cancel_it() -> None:
 def test_a_broker_that_looked_at_itself_during_a_session_is_not_busy_after_it() -> None:
     mediator = accepting(Phase.OFFERED)
     mediator.handle(Detected(Status.BUSY), 1.0)
-    mediator.handle(Received(ours(OffloadCancel, reason="no")), 2.0)
+    mediator.handle(ControlReceived(ours(OffloadCancel, reason="no")), 2.0)
     assert (mediator.phase, mediator.status) == (Phase.IDLE, Status.OK)
 
 

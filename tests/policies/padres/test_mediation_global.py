@@ -7,7 +7,7 @@ from typing import Any
 from tests.policies.padres.loads import broker
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Reason, Status
-from trimtab.policies.padres.mediation_events import Received, Send, StatusChanged, Wake
+from trimtab.policies.padres.mediation_events import ControlReceived, Send, StatusChanged, Wake
 from trimtab.policies.padres.mediation_global import (
     ClusterDetected,
     DetectNow,
@@ -42,8 +42,8 @@ def head(name: str, *edge_brokers: str, status: Status = Status.OK) -> GlobalMed
     return mediator
 
 
-def from_other(kind: Any, sender: str = "B20", session: str = SESSION, **more: Any) -> Received:
-    return Received(kind(session=session, sender=sender, **more))
+def from_other(kind: Any, sender: str = "B20", session: str = SESSION, **more: Any) -> ControlReceived:
+    return ControlReceived(kind(session=session, sender=sender, **more))
 
 
 def balancing() -> GlobalMediator:

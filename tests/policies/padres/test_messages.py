@@ -8,7 +8,7 @@ import pytest
 
 from trimtab import Filter, Publication
 from trimtab.load.estimation import BrokerResources
-from trimtab.policies.padres.decisions import Action, Status
+from trimtab.policies.padres.decisions import LoadIndex, Status
 from trimtab.policies.padres.messages import (
     AnyControl,
     CallForHelp,
@@ -45,7 +45,7 @@ RESOURCES = BrokerResources(
 OFFER = Offer(RESOURCES, (Filter.parse("[class,eq,'STOCK'],[volume,>,1000]"), Filter.parse("[name,str-contains,'x']")))
 WHO: dict[str, Any] = {"session": "B1/1/1", "sender": "B1"}
 MESSAGES: list[AnyControl] = [
-    OffloadRequest(**WHO, action=Action.MATCH),
+    OffloadRequest(**WHO, action=LoadIndex.MATCH),
     OffloadReply(**WHO, status=Status.OK, offer=OFFER),
     OffloadReply(**WHO, status=Status.NOT_AVAILABLE),
     OffloadStart(**WHO, clients=("alice", "bob")),

@@ -12,7 +12,7 @@ from tests.policies.padres.stocks import Quotes, clients, covering_filters
 from trimtab import Filter
 from trimtab.load.estimation import BrokerResources
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction
+from trimtab.policies.padres.decisions import LoadIndex, NoAction
 from trimtab.policies.padres.offload import OffloadPlan, overload_measure
 from trimtab.policies.padres.planning import plan_offload
 
@@ -32,7 +32,7 @@ INDICES = (
 class Pair:
     """Two brokers with random clients and capacities, and a plan of the first."""
 
-    def __init__(self, seed: int, action: Action) -> None:
+    def __init__(self, seed: int, action: LoadIndex) -> None:
         rng = Random(seed)
         self.quotes = Quotes(rng, SYMBOLS, count=60, rate_per_s=rng.uniform(2.0, 30.0))
         self.mine = clients(rng, "m", rng.randrange(1, 60), SYMBOLS)
@@ -61,7 +61,7 @@ class Pair:
         )
 
 
-pairs = st.builds(Pair, st.integers(0, 10_000), st.sampled_from(list(Action)))
+pairs = st.builds(Pair, st.integers(0, 10_000), st.sampled_from(list(LoadIndex)))
 
 
 @given(pairs)
@@ -110,9 +110,9 @@ def test_every_client_moves_at_most_once_and_every_candidate_has_a_card(pair: Pa
 @settings(max_examples=60, deadline=None)
 def test_output_plans_do_not_raise_the_other_input_above_ours_by_more_than_the_threshold(pair: Pair) -> None:
     plan = pair.plan
-    if isinstance(plan, NoAction) or plan.action != Action.OUTPUT:
+    if isinstance(plan, NoAction) or plan.action != LoadIndex.OUTPUT:
         return
-    if overload_measure(Action.OUTPUT, pair.ours_before) > CONFIG.higher_overload_ratio:
+    if overload_measure(LoadIndex.OUTPUT, pair.ours_before) > CONFIG.higher_overload_ratio:
         return
     if excess_of_input(plan.theirs_before, plan.ours_before) > CONFIG.local_ratio_threshold:
         assert plan.theirs_after.input_rate_per_s == plan.theirs_before.input_rate_per_s, "only what comes there anyway"

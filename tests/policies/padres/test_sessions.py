@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from trimtab.load.estimation import BrokerResources
-from trimtab.policies.padres.decisions import Action, Status
+from trimtab.policies.padres.decisions import LoadIndex, Status
 from trimtab.policies.padres.detection import BrokerAction, CandidateCard, Trigger
 from trimtab.policies.padres.detection_global import GlobalTrigger
 from trimtab.policies.padres.mediation_events import SessionEnded, StartSampling
@@ -39,7 +39,7 @@ def cluster(name: str, ratio: float) -> ClusterLoad:
 
 
 def card(broker: str) -> CandidateCard:
-    return CandidateCard(broker, Status.OK, Action.INPUT, 0.4, True, "we exceed it by 0.400 in input")
+    return CandidateCard(broker, Status.OK, LoadIndex.INPUT, 0.4, True, "we exceed it by 0.400 in input")
 
 
 RESOURCES = BrokerResources(
@@ -55,8 +55,12 @@ RESOURCES = BrokerResources(
     matching_memory_bytes=1000.0,
     memory_bytes=1_000_000.0,
 )
-REQUEST = StartSampling("B1/1/2", "B3", Action.INPUT, Offer(RESOURCES, ()))
-TRIGGER = Trigger(False, (BrokerAction("B2", Action.INPUT), BrokerAction("B3", Action.INPUT)), (card("B2"), card("B3")))
+REQUEST = StartSampling("B1/1/2", "B3", LoadIndex.INPUT, Offer(RESOURCES, ()))
+TRIGGER = Trigger(
+    False,
+    (BrokerAction("B2", LoadIndex.INPUT), BrokerAction("B3", LoadIndex.INPUT)),
+    (card("B2"), card("B3")),
+)
 
 
 def after_a_session(moved: tuple[str, ...] = ("S1",)) -> SessionBook:
@@ -64,7 +68,7 @@ def after_a_session(moved: tuple[str, ...] = ("S1",)) -> SessionBook:
     book.triggered(TRIGGER, load("B1", 0.8), 10.0)
     book.refused("B2", "its status is BUSY")
     assert book.began(REQUEST, load("B1", 0.8), 11.0) == []
-    ended = SessionEnded(session="B1/1/2", partner="B3", gave=True, action=Action.INPUT, moved=moved, reason="done")
+    ended = SessionEnded(session="B1/1/2", partner="B3", gave=True, action=LoadIndex.INPUT, moved=moved, reason="done")
     told = book.ended(ended, 20.0)
     assert bool(told) == (not moved)
     return book
@@ -138,6 +142,6 @@ def test_a_session_with_a_broker_of_another_cluster_is_global() -> None:
     book = SessionBook("B1")
     book.triggered(TRIGGER, load("B1", 0.8), 10.0)
     book.began(REQUEST, load("B1", 0.8), 11.0, is_local=False)
-    ended = SessionEnded(session="B1/1/2", partner="B3", gave=True, action=Action.INPUT, reason="no client moves")
+    ended = SessionEnded(session="B1/1/2", partner="B3", gave=True, action=LoadIndex.INPUT, reason="no client moves")
     (record,) = book.ended(ended, 20.0)
     assert record.kind == "global"

@@ -8,7 +8,7 @@ from typing import Any
 from tests.policies.padres.hosts import FakeHost
 from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
-from trimtab.policies.api import Action, ClientLeft, ClientStayed, Heard, MoveClient, Tell, Woken
+from trimtab.policies.api import AgentAction, ClientLeft, ClientStayed, Heard, MoveClient, Tell, Woken
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.messages import (
@@ -39,7 +39,7 @@ def heard(kind: Any, sender: str = "B0", session: str = "B0/1", to: str = "B1", 
     return Heard(control_to_values(kind(session=session, sender=sender, **more), to))
 
 
-def said(actions: list[Action]) -> list[AnyControl]:
+def said(actions: list[AgentAction]) -> list[AnyControl]:
     return [control_from_values(each.values) for each in actions if isinstance(each, Tell) and "body" in each.values]
 
 

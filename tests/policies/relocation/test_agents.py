@@ -14,7 +14,7 @@ from trimtab.language import Filter
 from trimtab.policies.relocation.agent import RelocationAgent
 from trimtab.policies.relocation.config import Aim, RelocationConfig
 from trimtab.protocol.records import AnyRecord, MoveRecord, RelocationRecord
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.recording import WorldRecords
 from trimtab.simulation.world.world import World
 
@@ -51,7 +51,9 @@ class Network:
         self.agents = {name: RelocationAgent(config, Random(name)) for name in CLIENTS}
         for name, agent in self.agents.items():
             neighbours = tuple(next(iter({*link} - {name})) for link in LINKS if name in link)
-            self.world.add_broker(BrokerConfig(name, neighbours=neighbours), Capacity(cpu_mhz=1_000.0), [agent])
+            self.world.add_broker(
+                BrokerConfig(name, neighbours=neighbours), SimulatedCapacity(cpu_mhz=1_000.0), [agent]
+            )
         for first, second in LINKS:
             self.world.add_link(first, second)
         self.world.run(1.0)

@@ -14,7 +14,7 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.policies.relocation.agent import RelocationAgent
 from trimtab.policies.relocation.config import Algorithm, RelocationConfig
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 PUBLISHERS = [f"P{number}" for number in range(1, 7)]
@@ -30,7 +30,7 @@ class Outcome:
         for name, cpu_mhz in CPU_MHZ.items():
             neighbours = {"B1": ("B2",), "B2": ("B1", "B3"), "B3": ("B2",)}[name]
             agent = RelocationAgent(config, Random(name))
-            world.add_broker(BrokerConfig(name, neighbours=neighbours), Capacity(cpu_mhz=cpu_mhz), [agent])
+            world.add_broker(BrokerConfig(name, neighbours=neighbours), SimulatedCapacity(cpu_mhz=cpu_mhz), [agent])
         world.add_link("B1", "B2")
         world.add_link("B2", "B3")
         world.run(1.0)

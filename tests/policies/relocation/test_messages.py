@@ -12,10 +12,10 @@ from trimtab.policies.relocation.messages import (
     AnyRelocation,
     Echo,
     EchoAnswer,
+    HeadroomAnswer,
+    HeadroomRequest,
     RelocationAnswer,
     RelocationRequest,
-    RoomAnswer,
-    RoomRequest,
     TraceAnswer,
     TraceRequest,
     TraceResult,
@@ -44,10 +44,10 @@ MESSAGES: list[AnyRelocation] = [
     RelocationAnswer(sender="B5", publisher="P", brokers=("B6", "B5", "B1"), saved_hops_per_delivery=0.4),
     TraceRequest(sender="B1", publisher="P", session="trace/grape/B1/P/212", sent_count=97),
     TraceAnswer(sender="B3", publisher="P", session="trace/grape/B1/P/212", traces=(TRACE,)),
-    RoomRequest(sender="B1", publisher="P", session="s", changes=(PathChange("B2", 1.5, -2.0),)),
+    HeadroomRequest(sender="B1", publisher="P", session="s", changes=(PathChange("B2", 1.5, -2.0),)),
     Echo(sender="B1", sent_s=12.5),
     EchoAnswer(sender="B1", sent_s=12.5, matching_delay_s=0.001),
-    RoomAnswer(sender="B2", publisher="P", session="s", brokers=("B2", "B1"), full="B2"),
+    HeadroomAnswer(sender="B2", publisher="P", session="s", brokers=("B2", "B1"), full="B2"),
 ]
 
 

@@ -24,7 +24,7 @@ from trimtab.protocol.messages import (
 )
 from trimtab.protocol.records import AnyRecord, MoveRecord
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.connections import Connection, Frames
 from trimtab.simulation.world.recording import WorldRecords
 from trimtab.simulation.world.world import World
@@ -44,7 +44,7 @@ class Kept:
             self.moves.append(record)
 
 
-def chain(hops_count: int, capacity: Capacity | None = None) -> tuple[World, Kept, list[tuple[str, str]]]:
+def chain(hops_count: int, capacity: SimulatedCapacity | None = None) -> tuple[World, Kept, list[tuple[str, str]]]:
     """Brokers V0 to Vn in a row, each with one W beside it that has a subscriber; a publisher at V0."""
     world, kept = World(1), Kept()
     world.keep_records(WorldRecords(kept))
@@ -68,7 +68,7 @@ def chain(hops_count: int, capacity: Capacity | None = None) -> tuple[World, Kep
 
 @pytest.mark.parametrize("hops_count", [1, 3, 10])
 def test_a_publisher_waits_at_most_three_round_trips_of_the_path(hops_count: int) -> None:
-    world, kept, links = chain(hops_count, Capacity(cpu_mhz=100, bandwidth_mbps=10))
+    world, kept, links = chain(hops_count, SimulatedCapacity(cpu_mhz=100, bandwidth_mbps=10))
     for number in range(400):
         world.at(5.0 + number * 0.01, world.publish, "p", {"n": number + 1})
     world.at(6.0, world.move, "p", f"V{hops_count}")

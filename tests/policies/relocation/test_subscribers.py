@@ -11,7 +11,7 @@ from trimtab.policies.relocation.decisions import Placement, Reason, Stay
 from trimtab.policies.relocation.subscriber_agent import SubscriberAgent
 from trimtab.policies.relocation.subscriber_selection import GroupCounts, count_publication, select_neighbour
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 NEIGHBOURS = ("B1", "B3")
@@ -58,7 +58,7 @@ def line(cpu_mhz_of_b1: float, seconds: int = 120) -> World:
     world = World(1)
     config = RelocationConfig(grape_threshold_count=40, rest_s=5.0)
     for name, neighbours in {"B1": ("B2",), "B2": ("B1", "B3"), "B3": ("B2",)}.items():
-        capacity = Capacity(cpu_mhz=cpu_mhz_of_b1 if name == "B1" else 1_000.0, bandwidth_mbps=10.0)
+        capacity = SimulatedCapacity(cpu_mhz=cpu_mhz_of_b1 if name == "B1" else 1_000.0, bandwidth_mbps=10.0)
         agent = SubscriberAgent(config, Random(name))
         world.add_broker(BrokerConfig(name, neighbours=neighbours), capacity, [agent])
     world.add_link("B1", "B2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from trimtab.policies.relocation.grape_tracing import BrokerTrace, Room
+from trimtab.policies.relocation.grape_tracing import BrokerTrace, Headroom
 
 
 def random_traces(rng: Random, brokers_count: int, published_count: int = 100) -> list[BrokerTrace]:
@@ -34,9 +34,9 @@ def random_traces(rng: Random, brokers_count: int, published_count: int = 100) -
     return traces
 
 
-def roomy(input_rate_per_s: float = 10.0) -> Room:
+def roomy(input_rate_per_s: float = 10.0) -> Headroom:
     """A broker with a third of its input and little of its output in use."""
-    return Room(
+    return Headroom(
         input_rate_per_s=input_rate_per_s,
         matching_delay_s=0.03,
         output_rate_bytes_per_s=1_000,

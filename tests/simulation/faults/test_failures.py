@@ -8,7 +8,7 @@ from trimtab.language import Filter
 from trimtab.protocol.effects import Replace
 from trimtab.simulation.faults.failures import StandByPool
 from trimtab.simulation.faults.faults import Congest, Crash, Fault, Hang, Pause
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "B2"), ("B2", "B3"), ("B2", "B4")]
@@ -19,7 +19,9 @@ def star(replication: ReplicationConfig | None, *, cpu_mhz: float | None = None)
     world = World(1)
     for name in ("B1", "B2", "B3", "B4"):
         neighbours = tuple(end for link in LINKS if name in link for end in link if end != name)
-        world.add_broker(BrokerConfig(name, neighbours=neighbours, replication=replication), Capacity(cpu_mhz=cpu_mhz))
+        world.add_broker(
+            BrokerConfig(name, neighbours=neighbours, replication=replication), SimulatedCapacity(cpu_mhz=cpu_mhz)
+        )
     for first, second in LINKS:
         world.add_link(first, second, 0.01)
     world.run(0.3)

@@ -27,7 +27,7 @@ from trimtab.simulation.fuzz.findings import (
 )
 from trimtab.simulation.fuzz.full_plans import draw_plan_with_replication
 from trimtab.simulation.fuzz.fuzz import fuzz, run_with_bug
-from trimtab.simulation.fuzz.plans import Plan, draw_plan
+from trimtab.simulation.fuzz.plans import FuzzPlan, draw_plan
 from trimtab.simulation.fuzz.run import run_plan
 from trimtab.simulation.fuzz.shrink import shrink, signature
 from trimtab.simulation.fuzz.weights import WEIGHTS
@@ -36,7 +36,7 @@ BUG = bug_named("confirm-too-early")
 RUNNER = CliRunner()
 
 
-def _ingredients(plan: Plan) -> set[str]:
+def _ingredients(plan: FuzzPlan) -> set[str]:
     assert plan.deaths is not None
     deaths = plan.deaths
     found: set[str] = {deaths.acknowledges, deaths.replication.protocol}

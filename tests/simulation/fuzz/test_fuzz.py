@@ -12,7 +12,7 @@ from trimtab.protocol.link import Link
 from trimtab.simulation.faults.faults import KINDS
 from trimtab.simulation.fuzz.bugs.core_bugs import BUGS, Bug, bug_named
 from trimtab.simulation.fuzz.fuzz import fuzz, fuzz_bug
-from trimtab.simulation.fuzz.plans import AGENTS_NEED_MHZ, Plan, draw_plan, draw_plan_of_any_speed
+from trimtab.simulation.fuzz.plans import AGENTS_NEED_MHZ, FuzzPlan, draw_plan, draw_plan_of_any_speed
 from trimtab.simulation.fuzz.run import run_plan
 
 RUNS_COUNT = 150
@@ -39,7 +39,7 @@ def test_a_slow_broker_amid_hasty_agents_comes_to_its_data_in_time() -> None:
 def test_agents_that_talk_all_the_time_never_work_in_the_slowest_brokers() -> None:
     """What they say is matched before any data. Everything else about a run stays as drawn."""
 
-    def slowest_mhz(plan: Plan) -> float:
+    def slowest_mhz(plan: FuzzPlan) -> float:
         return min(capacity.cpu_mhz or float("inf") for capacity in plan.brokers.values())
 
     pairs = [(draw_plan_of_any_speed(seed), draw_plan(seed)) for seed in range(5_500, 5_700)]

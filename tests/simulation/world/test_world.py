@@ -6,13 +6,13 @@ from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.faults.faults import Cut, Delay, Drop, Duplicate, Partition, Pause, Reorder
-from trimtab.simulation.world.capacity import PUBLICATION_BYTES, Capacity
+from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
 
 LINKS = [("B1", "B2"), ("B2", "B3"), ("B2", "B4")]
 
 
-def figure_2_2(*, seed: int = 1, capacity: Capacity | None = None) -> World:
+def figure_2_2(*, seed: int = 1, capacity: SimulatedCapacity | None = None) -> World:
     """The brokers of Figure 2.2 of the thesis with its clients, all in force."""
     world = World(seed)
     for name in ("B1", "B2", "B3", "B4"):
@@ -51,7 +51,7 @@ def test_a_publication_takes_the_latency_of_its_way() -> None:
 
 
 def test_matching_takes_time_that_grows_with_the_subscriptions() -> None:
-    world = figure_2_2(capacity=Capacity(cpu_mhz=1.65))
+    world = figure_2_2(capacity=SimulatedCapacity(cpu_mhz=1.65))
     world.publish("p", {"a": 6})
     assert finish(world) == []
     subscriptions_count = [1, 2, 1]  # at B1 (sub2 is covered), B2 and B4
@@ -59,7 +59,7 @@ def test_matching_takes_time_that_grows_with_the_subscriptions() -> None:
 
 
 def test_publications_wait_for_bandwidth() -> None:
-    world = figure_2_2(capacity=Capacity(bandwidth_mbps=PUBLICATION_BYTES * 8 / 1e6))
+    world = figure_2_2(capacity=SimulatedCapacity(bandwidth_mbps=PUBLICATION_BYTES * 8 / 1e6))
     for _ in range(3):
         world.publish("p", {"a": 6})
     assert finish(world) == []

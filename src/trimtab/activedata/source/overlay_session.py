@@ -12,7 +12,7 @@ import msgspec
 from trimtab.language import Filter
 
 if TYPE_CHECKING:
-    from trimtab.network.client.kept_subscriber import KeptSession, KeptSubscriber
+    from trimtab.network.client.durable_subscriber import DurableSession, DurableSubscriber
     from trimtab.network.client.subscription import Delivery
 
 Answer = TypeVar("Answer")
@@ -22,15 +22,15 @@ class OverlaySession:
     """A subscriber with an event loop in a thread of its own; what it keeps is a text that may be stored."""
 
     def __init__(self, broker: str, filters: Sequence[Filter], name: str, kept: str | None) -> None:
-        from trimtab.network.client.kept_subscriber import KeptSession, KeptSubscriber
+        from trimtab.network.client.durable_subscriber import DurableSession, DurableSubscriber
 
-        earlier = None if kept is None else msgspec.json.decode(kept, type=KeptSession)
+        earlier = None if kept is None else msgspec.json.decode(kept, type=DurableSession)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="trimtab-source", daemon=True)
         self._thread.start()
-        self._subscriber: KeptSubscriber | None = None
+        self._subscriber: DurableSubscriber | None = None
         try:
-            self._subscriber = self._await(KeptSubscriber.connect(broker, filters, name, earlier))
+            self._subscriber = self._await(DurableSubscriber.connect(broker, filters, name, earlier))
         except BaseException:
             self.close()
             raise
@@ -44,11 +44,11 @@ class OverlaySession:
 
     def stored(self, kept: str) -> None:
         """The broker may forget what was kept with this."""
-        from trimtab.network.client.kept_subscriber import KeptSession
+        from trimtab.network.client.durable_subscriber import DurableSession
 
         subscriber = self._subscriber
         assert subscriber is not None
-        self._loop.call_soon_threadsafe(subscriber.stored, msgspec.json.decode(kept, type=KeptSession))
+        self._loop.call_soon_threadsafe(subscriber.stored, msgspec.json.decode(kept, type=DurableSession))
 
     def close(self, *, leaves: bool = False) -> None:
         """End the connection; the broker keeps what is not stored unless the subscriber leaves."""
@@ -62,5 +62,5 @@ class OverlaySession:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-def _text(kept: KeptSession) -> str:
+def _text(kept: DurableSession) -> str:
     return msgspec.json.encode(kept).decode()

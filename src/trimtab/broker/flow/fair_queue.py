@@ -22,10 +22,10 @@ PATIENT_EVERY_COUNT: Final = 4
 """Of so many frames one is sent to a peer that is late or has no requirement, if one waits."""
 
 
-class Turns:
+class FairScheduler:
     """Peers with something to send, each with the times at which that was queued.
 
-    >>> turns = Turns()
+    >>> turns = FairScheduler()
     >>> turns.waits("relaxed", 1, 30.0, now_s=0.0)
     >>> turns.waits("urgent", 1, 1.0, now_s=0.5)
     >>> turns.take(now_s=0.6), turns.take(now_s=0.6), turns.take(now_s=0.6)

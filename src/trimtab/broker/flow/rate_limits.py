@@ -53,10 +53,10 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         _check_positive(rate_per_s=self.rate_per_s, bytes_per_s=self.bytes_per_s)
 
 
-class ProtectionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RateLimitConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of one broker for its clients.
 
-    >>> ProtectionConfig(newcomer_rate_per_s=0)
+    >>> RateLimitConfig(newcomer_rate_per_s=0)
     Traceback (most recent call last):
     ...
     ValueError: newcomer_rate_per_s must be above 0
@@ -112,7 +112,7 @@ class ProtectionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def allowance_of(self, client: str) -> Allowance | None:
         """The limits that the operator gave a client.
 
-        >>> buoys = ProtectionConfig(known={"buoy-*": Allowance(rate_per_s=500, bytes_per_s=1e6)})
+        >>> buoys = RateLimitConfig(known={"buoy-*": Allowance(rate_per_s=500, bytes_per_s=1e6)})
         >>> buoys.allowance_of("buoy-7").rate_per_s, buoys.allowance_of("visitor")
         (500, None)
         """
@@ -155,10 +155,10 @@ class Store:
         return max(0.0, -self._level / rate_per_s)
 
 
-class Gate:
+class ClientLimits:
     """What one client may send, and what waits of what it sent."""
 
-    def __init__(self, config: ProtectionConfig, client: str, now_s: float) -> None:
+    def __init__(self, config: RateLimitConfig, client: str, now_s: float) -> None:
         self._config = config
         self._allowance = config.allowance_of(client)
         self._usual_per_s = 0.0
@@ -254,13 +254,13 @@ def requests_in(message: AnyMessage) -> int:
     return 1 if isinstance(message, Subscribe | Advertise | SubscribeChannel | Unsubscribe) else 0
 
 
-class Protection:
+class RateLimits:
     """The gates of a broker's clients."""
 
-    def __init__(self, config: ProtectionConfig, size_of: Callable[[Publish], int]) -> None:
+    def __init__(self, config: RateLimitConfig, size_of: Callable[[Publish], int]) -> None:
         self.config = config
         self._size_of = size_of
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, ClientLimits] = {}
         self._waiting: dict[str, None] = {}
         """Clients of which something waits."""
         self._look_at_s = _NEVER_S
@@ -272,11 +272,11 @@ class Protection:
         """Publications and markers that wait at gates."""
         return sum(len(self._gates[client].data) for client in self._waiting)
 
-    def gate(self, client: str, now_s: float) -> Gate:
+    def gate(self, client: str, now_s: float) -> ClientLimits:
         """A client's gate."""
         gate = self._gates.get(client)
         if gate is None:
-            gate = self._gates[client] = Gate(self.config, client, now_s)
+            gate = self._gates[client] = ClientLimits(self.config, client, now_s)
         return gate
 
     def admit(self, client: str, messages: list[AnyMessage], now_s: float) -> tuple[list[AnyMessage], str]:
@@ -306,7 +306,7 @@ class Protection:
             reason = reason or why
         return passed, self._news(gate, reason, now_s) if reason else ""
 
-    def _news(self, gate: Gate, reason: str, now_s: float) -> str:
+    def _news(self, gate: ClientLimits, reason: str, now_s: float) -> str:
         """What a client is told that is held back, nothing if it was told lately."""
         if now_s < gate.told_s + self.config.tell_every_s:
             return ""

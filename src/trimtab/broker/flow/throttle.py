@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trimtab.broker.flow.rate_limits import Protection, ProtectionConfig
+from trimtab.broker.flow.rate_limits import RateLimitConfig, RateLimits
 from trimtab.protocol.messages import AnyMessage, Limited, Publish, is_control
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from trimtab.broker.peers import Peer
 
 
-class Gatekeeper:
+class Throttle:
     """Stands between the links of clients and the input of their broker."""
 
-    def __init__(self, broker: Broker, config: ProtectionConfig) -> None:
+    def __init__(self, broker: Broker, config: RateLimitConfig) -> None:
         self._broker = broker
-        self.protection = Protection(config, self._size_of)
+        self.protection = RateLimits(config, self._size_of)
 
     def _size_of(self, message: Publish) -> int:
         return round(self._broker.meters.size_of_bytes(message))

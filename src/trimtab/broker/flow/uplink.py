@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
-from trimtab.broker.flow.fair_queue import Turns
+from trimtab.broker.flow.fair_queue import FairScheduler
 from trimtab.broker.peers import Peer
 
 Uplink: TypeAlias = Literal["turns", "deadlines"]
@@ -95,7 +95,7 @@ class _ByDeadline:
 
     def __init__(self, peers: Mapping[str, Peer]) -> None:
         self._peers = peers
-        self._turns = Turns()
+        self._turns = FairScheduler()
 
     def __bool__(self) -> bool:
         return bool(self._turns)

@@ -28,7 +28,7 @@ from trimtab.broker.log.log_contents import (
     void_record,
 )
 from trimtab.broker.log.log_format import header
-from trimtab.broker.replication.client_records import KeptRecords
+from trimtab.broker.replication.client_records import RetainedRecords
 from trimtab.protocol.messages import Guard, Publish
 
 FILE_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -88,7 +88,7 @@ class LogBook(Generic[F]):
         self.epoch = 0
         """The number of the broker's incarnation: above all that this log has seen."""
         self.files: list[F] = []
-        self.records = KeptRecords()
+        self.records = RetainedRecords()
         """What the log says of clients, as far as it was taken to be written."""
         self._ended: dict[tuple[str, str], int] = {}
         self._waiting: list[Publish | Guard] = []

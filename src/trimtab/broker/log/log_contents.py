@@ -32,7 +32,7 @@ from trimtab.broker.log.log_format import (
     may_be_torn,
     scan,
 )
-from trimtab.broker.replication.client_records import KeptRecords
+from trimtab.broker.replication.client_records import RetainedRecords
 from trimtab.language import LanguageError
 from trimtab.protocol.codec import decode_filter, decode_publication, encode_filter, encode_message
 from trimtab.protocol.messages import ClientRecord, Guard, Publish
@@ -113,7 +113,7 @@ class LogContents:
         self.files: list[FileContents] = []
         self.epoch = 0
         """The highest that the log knows."""
-        self.records = KeptRecords()
+        self.records = RetainedRecords()
         self.ended: dict[tuple[str, str], int] = {}
         """The last number that has ended, by publisher and session."""
         self._found: dict[Key, Publish] = {}
@@ -209,7 +209,7 @@ class LogContents:
             return
         found, self._checkpoint = self._checkpoint, None
         known = () if self._is_checkpoint_whole else self.records.all()
-        self.records, self._is_checkpoint_whole = KeptRecords(), False
+        self.records, self._is_checkpoint_whole = RetainedRecords(), False
         for record in (*(each for each in known if each.client not in found), *found.values()):
             self.records.keep(Guard(version=0, record=record))
 

@@ -41,13 +41,15 @@ class Admission:
             return "it is not a client of this broker"
         if client in self._asked:
             return f"it is already asked to move, by {self._asked[client]}"
-        if broker.reach.towards(to_broker) is None:
+        if broker.topology.towards(to_broker) is None:
             return f"no way leads to {to_broker}"
         self._asked[client] = cause
         if self._keeps_clients:
             self.tell_of_move(ClientStayed(client, cause, "this broker keeps its clients"), now_s)
             return ""
-        broker.send(client, Redirect(broker=to_broker, address=broker.reach.address_of(to_broker), cause=cause), now_s)
+        broker.send(
+            client, Redirect(broker=to_broker, address=broker.topology.address_of(to_broker), cause=cause), now_s
+        )
         return ""
 
     def move_by_hand(self, client: str, to_broker: str, now_s: float) -> tuple[str, str]:

@@ -109,7 +109,7 @@ class Moves:
         broker = self._broker
         if peer.role != "client":
             return "only clients move"
-        if broker.reach.towards(message.old_broker) is None and not broker.takeover.is_learning:
+        if broker.topology.towards(message.old_broker) is None and not broker.takeover.is_learning:
             return f"no way leads to {message.old_broker}"
         known = {*peer.subscriptions, *peer.advertisements}
         known.update(each.id for each in message.subscriptions)
@@ -129,7 +129,7 @@ class Moves:
         broker, takeover = self._broker, self._broker.takeover
         if takeover.is_learning or takeover.returning or (broker.safe is not None and broker.safe.has_more_on_disk):
             return
-        towards = broker.reach.towards(peer.old_broker)
+        towards = broker.topology.towards(peer.old_broker)
         if towards is None:
             self._strand(peer, now_s)
             return
@@ -156,7 +156,7 @@ class Moves:
         """Brokers can be reached no more: clients on their way from there are told."""
         for name in list(self._again_s):
             peer = self._broker.peers.get(name)
-            if peer is not None and peer.old_broker and self._broker.reach.towards(peer.old_broker) is None:
+            if peer is not None and peer.old_broker and self._broker.topology.towards(peer.old_broker) is None:
                 self._strand(peer, now_s)
 
     def wake_at_s(self) -> float | None:
@@ -171,7 +171,7 @@ class Moves:
                 del self._again_s[name]
             elif now_s >= at_s:
                 self._again_s[name] = (now_s + 2 * after_s, 2 * after_s)
-                if self._broker.reach.towards(peer.old_broker) is not None:
+                if self._broker.topology.towards(peer.old_broker) is not None:
                     self._hand_over_to_here(peer, now_s)
 
     # ---- the path and the old broker ----
@@ -182,7 +182,7 @@ class Moves:
         Where an assistant gives publications another way nothing stands before it: it stops, and the client stays.
         """
         broker = self._broker
-        towards = None if message.old_broker == broker.name else broker.reach.towards(message.old_broker)
+        towards = None if message.old_broker == broker.name else broker.topology.towards(message.old_broker)
         if self._may_be_overtaken(source.name) or self._may_be_overtaken(towards):
             broker.send(source.name, _answer(message, is_lost=True), now_s)
         elif message.old_broker == broker.name:
@@ -300,7 +300,7 @@ class Moves:
         if message.publishes and not message.is_lost:
             broker.agents.tell_all(PublisherTurned(message.client, message.cause), now_s)
         if message.new_broker != broker.name:
-            towards = broker.reach.towards(message.new_broker)
+            towards = broker.topology.towards(message.new_broker)
             if towards is not None:
                 broker.send(towards, message, now_s)
             return effects

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trimtab.broker.peers import Peer
 from trimtab.broker.replication.assistance import PassedOn
 from trimtab.broker.replication.config import ReplicationConfig
-from trimtab.broker.replication.publication_store import KeptPublications
+from trimtab.broker.replication.publication_store import PublicationStore
 from trimtab.language import Filter
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.messages import OneWay, Progress, Publish, Relieved, one_hop_further
@@ -26,7 +26,7 @@ class AssistantDuties:
     def __init__(self, broker: Broker, config: ReplicationConfig) -> None:
         self._broker = broker
         self._config = config
-        self._kept = KeptPublications(config.kept_max_count)
+        self._kept = PublicationStore(config.kept_max_count)
         self._passed_on = PassedOn()
         self._markers: list[tuple[str, Progress]] = []
         self._due_s: float | None = None
@@ -73,7 +73,7 @@ class AssistantDuties:
 
     def end(self) -> None:
         """All neighbours have told what they know: what has passed is in order up to here."""
-        self._kept = KeptPublications(1)
+        self._kept = PublicationStore(1)
         self._due_s = self._broker.now_s + self._config.relieved_after_s
         for source, marker in self._markers:
             self._pass_on(source, marker)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
 
-class KeptRecords:
+class RetainedRecords:
     """The records of one broker's clients, as a guardian or a disk keeps them.
 
-    >>> kept = KeptRecords()
+    >>> kept = RetainedRecords()
     >>> kept.keep(Guard(version=1, record=ClientRecord("ann", "1", 1)))
     >>> [record.client for record in kept.all()]
     ['ann']
@@ -47,7 +47,7 @@ class KeptRecords:
 
     def __init__(self) -> None:
         self.version = 0
-        self._anew: KeptRecords | None = None
+        self._anew: RetainedRecords | None = None
         self._anew_until = 0
         self._heads: dict[str, ClientRecord] = {}
         self._subscriptions: dict[str, dict[str, KnownSubscription]] = {}
@@ -55,7 +55,7 @@ class KeptRecords:
 
     def begin_anew(self, version: int, count: int) -> None:
         """All records come again, so many; what there is counts until then."""
-        self._anew = KeptRecords()
+        self._anew = RetainedRecords()
         self._anew_until = version + count
         self._end_anew(version)
 
@@ -123,7 +123,7 @@ class Records:
         """Markers whose turn has come and that wait for a version."""
         self._writing: deque[tuple[int, int]] = deque()
         """Versions that are being written to the disk, each with the number of its entry."""
-        self._guarded: dict[str, KeptRecords] = {}
+        self._guarded: dict[str, RetainedRecords] = {}
         """What is kept here for neighbours."""
 
     # ---- what changes for this broker's clients ----
@@ -286,12 +286,12 @@ class Records:
 
     def guard_all(self, neighbour: str, message: GuardAll, now_s: float) -> None:
         """A neighbour is about to tell all its records."""
-        self._guarded.setdefault(neighbour, KeptRecords()).begin_anew(message.version, message.count)
+        self._guarded.setdefault(neighbour, RetainedRecords()).begin_anew(message.version, message.count)
         self._broker.send(neighbour, Guarded(version=message.version), now_s)
 
     def guard(self, neighbour: str, message: Guard, now_s: float) -> None:
         """A neighbour has a record kept here."""
-        self._guarded.setdefault(neighbour, KeptRecords()).keep(message)
+        self._guarded.setdefault(neighbour, RetainedRecords()).keep(message)
         self._broker.send(neighbour, Guarded(version=message.version), now_s)
 
     def kept_for(self, neighbour: str) -> ClientRecords:

@@ -29,7 +29,7 @@ class Signs(msgspec.Struct, frozen=True):
     """Publications that wait for it."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class Inspection(msgspec.Struct, frozen=True):
     """What a look at a neighbour shows, and whether to ask it for a sign."""
 
     verdict: Verdict
@@ -41,13 +41,13 @@ class Watched:
 
     >>> watched = Watched(ReplicationConfig(), 0.0)
     >>> watched.look(Signs(True, 5, 0), 0.5)
-    Look(verdict='alive', asks=False)
+    Inspection(verdict='alive', asks=False)
     >>> watched.look(Signs(True, 5, 0), 1.0)
-    Look(verdict='alive', asks=True)
+    Inspection(verdict='alive', asks=True)
     >>> [watched.look(Signs(True, 5, 0), time_s).verdict for time_s in (1.5, 3.0, 3.5)]
     ['suspected', 'suspected', 'hang']
     >>> watched.look(Signs(True, 6, 0), 4.0)
-    Look(verdict='alive', asks=False)
+    Inspection(verdict='alive', asks=False)
     """
 
     __slots__ = ("_away_since_s", "_config", "_heard_count", "_heard_s", "_long_since_s")
@@ -59,13 +59,13 @@ class Watched:
         self._away_since_s: float | None = None
         self._long_since_s: float | None = None
 
-    def look(self, signs: Signs, now_s: float) -> Look:
+    def look(self, signs: Signs, now_s: float) -> Inspection:
         """Look at the neighbour's signs of life."""
         config = self._config
         if not signs.is_connected:
             if self._away_since_s is None:
                 self._away_since_s = now_s
-            return Look("crash" if now_s - self._away_since_s >= config.crash_after_s else "suspected")
+            return Inspection("crash" if now_s - self._away_since_s >= config.crash_after_s else "suspected")
         if self._away_since_s is not None or signs.heard_count != self._heard_count:
             self._away_since_s = None
             self._heard_count = signs.heard_count
@@ -76,8 +76,8 @@ class Watched:
             self._long_since_s = now_s
         silent_s = now_s - self._heard_s
         if silent_s >= config.hang_after_s:
-            return Look("hang", asks=True)
+            return Inspection("hang", asks=True)
         if silent_s >= config.suspect_after_s:
-            return Look("suspected", asks=True)
+            return Inspection("suspected", asks=True)
         is_congested = self._long_since_s is not None and now_s - self._long_since_s >= config.congested_after_s
-        return Look("congestion" if is_congested else "alive", asks=silent_s > 0)
+        return Inspection("congestion" if is_congested else "alive", asks=silent_s > 0)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trimtab.broker.peers import Peer
-from trimtab.broker.replication.publication_store import KeptPublications
+from trimtab.broker.replication.publication_store import PublicationStore
 from trimtab.language import Filter
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.messages import Publish, one_hop_further
@@ -29,7 +29,7 @@ class LateRoutes:
 
     def __init__(self, broker: Broker, kept_max_count: int) -> None:
         self._broker = broker
-        self._kept = KeptPublications(0 if broker.config.replica == "basic" else kept_max_count)
+        self._kept = PublicationStore(0 if broker.config.replica == "basic" else kept_max_count)
         self._sends_all = broker.config.replica == "incremental-ordered"
         self._told_all: dict[str, None] = {}
         """Neighbours that have told all their subscriptions."""

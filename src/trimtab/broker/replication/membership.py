@@ -153,10 +153,10 @@ class Voter:
         return now_s - since_s >= self._runs_out_s
 
 
-class Place:
+class Candidacy:
     """One incarnation of a broker that wants to hold its place: the voices that it counts.
 
-    >>> place = Place("B1", ["B1", "B2", "B3"], 1.0)
+    >>> place = Candidacy("B1", ["B1", "B2", "B3"], 1.0)
     >>> place.told("B2", Voice(True, 1), asked_s=0.0)
     >>> place.problem(0.1)
     'it has the voices of 1 of 2 others (B2), and needs 2 of them once'

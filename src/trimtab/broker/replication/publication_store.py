@@ -19,7 +19,7 @@ from trimtab.language import Filter
 from trimtab.protocol.messages import Publish
 
 
-class Kept:
+class StoredPublication:
     """One publication, where it came from, and to whom it went."""
 
     __slots__ = ("message", "sent_to", "source")
@@ -30,10 +30,10 @@ class Kept:
         self.sent_to: dict[str, None] = dict.fromkeys(sent_to)
 
 
-class KeptPublications:
+class PublicationStore:
     """The latest publications in their order.
 
-    >>> kept = KeptPublications(max_count=10)
+    >>> kept = PublicationStore(max_count=10)
     >>> kept.add(Publish(publisher="p", sequence=1, values={"a": 6}, origin_s=0.0), "B1", ["B3"])
     >>> late = Filter.parse("a > 5")
     >>> [len(kept.for_neighbour(name, late)) for name in ("B4", "B4", "B3", "B1")]
@@ -43,7 +43,7 @@ class KeptPublications:
     """
 
     def __init__(self, max_count: int) -> None:
-        self._kept: deque[Kept] = deque()
+        self._kept: deque[StoredPublication] = deque()
         self._max_count = max_count
         self.forgotten_count = 0
         """Publications that were given up because there were too many."""
@@ -53,7 +53,7 @@ class KeptPublications:
 
     def add(self, message: Publish, source: str, sent_to: Sequence[str]) -> None:
         """One more has passed."""
-        self._kept.append(Kept(message, source, sent_to))
+        self._kept.append(StoredPublication(message, source, sent_to))
         if len(self._kept) > self._max_count:
             self._kept.popleft()
             self.forgotten_count += 1

@@ -109,7 +109,7 @@ class Takeover:
         self._subscriptions_owed.pop(name, None)
         if self.is_learning:
             self._records_due[name] = self._subscriptions_due[name] = None
-        broker.reach.tell_members(peer, now_s)
+        broker.topology.tell_members(peer, now_s)
         tail = [*peer.link.undelivered_data(), *self._waiting_for(name)]
         if broker.replacement is not None:
             broker.replacement.divisions.epoch_began(peer, tail)
@@ -274,7 +274,7 @@ class Takeover:
         self._learners.pop(peer.name, None)
         broker.gaps.neighbour_learned(peer.name, now_s)
         broker.records.look_for_guardian(now_s)
-        broker.reach.only_behind(peer, message.names, now_s)
+        broker.topology.only_behind(peer, message.names, now_s)
         queue = self._wait_ready.pop(peer.name, None)
         if queue is not None:
             queue.end()
@@ -344,7 +344,7 @@ class Takeover:
         self.is_learning = False
         for peer in list(broker.peers.values()):
             if peer.role == "broker":
-                others = broker.reach.brokers_besides(peer)
+                others = broker.topology.brokers_besides(peer)
                 broker.send(peer.name, Swept(names=tuple(others), addresses=tuple(others.values())), now_s)
         broker.gaps.learned(now_s)
         if broker.safe is not None:  # what is on the disk goes before what has waited

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from trimtab.broker.replication.config import ReplicationConfig
-from trimtab.broker.replication.detection import Look, Signs, Verdict, Watched
+from trimtab.broker.replication.detection import Inspection, Signs, Verdict, Watched
 from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.messages import Neighbours
 
@@ -115,7 +115,7 @@ class NeighbourWatch:
         for name, known in self._neighbours.items():
             if now_s < known.away_until_s:
                 continue
-            look: Look = known.watched.look(signs_of(name), now_s)
+            look: Inspection = known.watched.look(signs_of(name), now_s)
             known.verdict = look.verdict
             if look.asks:
                 ask(name)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trimtab.broker.core import Broker
 
 
-class Reach:
+class Topology:
     """The brokers of the network as one of them sees them."""
 
     def __init__(self, broker: Broker) -> None:
@@ -78,7 +78,7 @@ class Reach:
 
         >>> from trimtab.broker.config import BrokerConfig
         >>> from trimtab.broker.core import Broker
-        >>> Broker(BrokerConfig("B1")).reach.cycle_with("B2")
+        >>> Broker(BrokerConfig("B1")).topology.cycle_with("B2")
         ''
         """
         through = next((peer.name for peer in self._broker.peers.values() if name in peer.behind), None)

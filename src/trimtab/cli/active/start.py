@@ -74,9 +74,9 @@ def start(  # noqa: PLR0917 (each one is an option)
     from trimtab.activedata.execution.spark import LOCAL_MASTER, SparkSettings
     from trimtab.activedata.service.access import AccessError, rules_for
     from trimtab.activedata.service.http import Service
-    from trimtab.network.failover.process_identity import Life
+    from trimtab.network.failover.process_identity import ProcessIdentity
 
-    companion = None if stop_with is None else Life.of_process(stop_with)
+    companion = None if stop_with is None else ProcessIdentity.of_process(stop_with)
     host, port = _host_and_port(listen)
     try:
         rules = rules_for(host, token_from(token_file), host_names or (), origins or ())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trimtab.network.network_file import NetworkPlan
-    from trimtab.operations.plan.plan import Plan
+    from trimtab.operations.plan.plan import WhatIfPlan
     from trimtab.operations.plan.present import Present
     from trimtab.records.files import RecordFiles
 
@@ -154,7 +154,7 @@ def _present(described: NetworkPlan, kept: str | None, changes: list[str], sampl
     return present
 
 
-def _make(present: Present, **wanted: Any) -> Plan:
+def _make(present: Present, **wanted: Any) -> WhatIfPlan:
     from trimtab.operations.plan.plan import PlanError, make_plan
 
     try:
@@ -199,7 +199,7 @@ class _Progress:
         self._bar.update(self._tasks[which], completed=share)
 
 
-def _keep(out: str, made: Plan, present: Present) -> None:
+def _keep(out: str, made: WhatIfPlan, present: Present) -> None:
     from trimtab.operations.plan.plan import PlanError, write_plan
 
     try:
@@ -208,7 +208,7 @@ def _keep(out: str, made: Plan, present: Present) -> None:
         _fail(str(error))
 
 
-def _show(made: Plan) -> None:
+def _show(made: WhatIfPlan) -> None:
     from trimtab.cli.operations.plan_tables import brokers_table, network_table, plan_lines, spread_table
 
     console = _console()

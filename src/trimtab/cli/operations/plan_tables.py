@@ -11,13 +11,13 @@ from rich.text import Text
 from trimtab.cli.input_lines import printable
 from trimtab.operations.plan.comparison import Compared, Comparison
 from trimtab.operations.plan.observation import Indices, Outcome
-from trimtab.operations.plan.plan import Plan
+from trimtab.operations.plan.plan import WhatIfPlan
 
 SESSIONS_SHOWN_MAX_COUNT: Final = 12
 NOT_KNOWN: Final = "-"
 
 
-def brokers_table(plan: Plan) -> Table:
+def brokers_table(plan: WhatIfPlan) -> Table:
     """One line for each broker: as measured, at the end without a change, and at the end of the plan."""
     after = f"after {plan.planned.duration_s / 60:g} minutes"
     as_it_is = f", {after} as it is ({plan.policy_now}), and as planned ({plan.policy})"
@@ -57,7 +57,7 @@ def _way(moments: Sequence[Indices | None], value: Callable[[Indices], float], f
     return Text(" > ".join(shown), style="bold red" if is_overloaded else "")
 
 
-def network_table(plan: Plan) -> Table:
+def network_table(plan: WhatIfPlan) -> Table:
     """Delays, moves and when the load is level, as it is and as planned."""
     outcomes = [each for each in (plan.as_it_is, plan.planned) if each is not None]
     table = Table(title="The network")
@@ -92,7 +92,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:,.2f} s" if seconds >= 1 else f"{1000 * seconds:,.1f} ms"
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: WhatIfPlan) -> list[str]:
     """What balancing would do, the risks, and what is not known, in words."""
     lines = [f"Changed: {each}." for each in plan.changes]
     sessions = plan.planned.sessions
@@ -141,7 +141,7 @@ def _beside(each: Compared, value: Callable[[Indices], float], form: str, severa
     return f"{value(each.predicted):{form}}{range_told} / {value(each.observed):{form}}"
 
 
-def spread_table(plan: Plan) -> Table:
+def spread_table(plan: WhatIfPlan) -> Table:
     """What the runs of a plan have in common: lowest and highest of each broker at the end."""
     spread = plan.spread
     table = Table(title=f"As planned, over {spread.runs_count} seeds: lowest to highest at the end")

@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from trimtab.broker.flow.rate_limits import ProtectionConfig
-from trimtab.lab.bench.far_line import FarLine
+from trimtab.broker.flow.rate_limits import RateLimitConfig
+from trimtab.lab.bench.delayed_link import DelayedLink
 from trimtab.lab.bench.rogue_clients import RogueReport, misbehave
 from trimtab.language import Filter, Publication
 from trimtab.network.admin.local_network import Network, free_ports
@@ -43,7 +43,7 @@ SETTLE_S: Final = 2.0
 HEARD_WITHIN_S: Final = 60.0
 """An attacker's process starts and answers by then, on any machine that can measure at all."""
 
-PROTECTION: Final = ProtectionConfig(newcomer_rate_per_s=50.0, newcomer_bytes_per_s=50_000.0)
+PROTECTION: Final = RateLimitConfig(newcomer_rate_per_s=50.0, newcomer_bytes_per_s=50_000.0)
 
 OPTIONS: Final = NetworkOptions(
     slow_policy="disconnect",
@@ -265,7 +265,7 @@ def measure_attack(
     plan = attacked_plan(is_protected=is_protected)
     (link,) = plan.links
     assert link.via is not None
-    line = FarLine(link.via.port, plan.broker("edge").listen.port, FAR_S)
+    line = DelayedLink(link.via.port, plan.broker("edge").listen.port, FAR_S)
 
     async def work() -> AttackFigures:
         await line.start()

@@ -18,7 +18,7 @@ from typing import IO, Final
 import msgspec
 
 from trimtab.network.admin.status import ask_status
-from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_identity import ProcessIdentity
 from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
@@ -65,7 +65,7 @@ class Network:
         self._records = records
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._replicas: dict[str, Life] = {}
+        self._replicas: dict[str, ProcessIdentity] = {}
         """Processes that have taken the place of those that were started here."""
         self._standbys: dict[Address, subprocess.Popen[bytes]] = {}
         self._former: list[subprocess.Popen[bytes]] = []
@@ -388,7 +388,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def _wait_for_replica(replica: Life) -> None:
+def _wait_for_replica(replica: ProcessIdentity) -> None:
     ends_s = time.monotonic() + STOP_WITHIN_S
     while replica.is_running():
         if time.monotonic() > ends_s:

@@ -16,7 +16,7 @@ from trimtab.client.moves import MoveLog
 from trimtab.client.own_advertisements import OwnAdvertisements
 from trimtab.client.session import ClientSession
 from trimtab.network.client.errors import ClientError, ForgottenError, RefusedError
-from trimtab.network.client.reconnecting_connection import REATTACH_AFTER_S, Line
+from trimtab.network.client.reconnecting_connection import REATTACH_AFTER_S, ReconnectingConnection
 from trimtab.network.client.subscription import Subscription
 from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
@@ -28,7 +28,6 @@ from trimtab.protocol.effects import (
     Deliver,
     Effect,
     GapNotice,
-    HeldBack,
     InForce,
     MeasureRoundTrips,
     Moved,
@@ -37,6 +36,7 @@ from trimtab.protocol.effects import (
     Rejected,
     Shut,
     Taken,
+    Throttled,
 )
 from trimtab.protocol.events import Connected, Disconnected, RoundTripsMeasured, Wake
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload, version_problem
@@ -63,8 +63,8 @@ class AttachedClient:
         heartbeat: HeartbeatConfig = USUAL_HEARTBEAT,
     ) -> None:
         self._ends = _Ends(self)
-        self._line = Line(self._ends, address, reattach_after_s=reattach_after_s)
-        self._next_line: Line | None = None
+        self._line = ReconnectingConnection(self._ends, address, reattach_after_s=reattach_after_s)
+        self._next_line: ReconnectingConnection | None = None
         """The line to the broker that the client is moving to."""
         self._closing_lines: dict[asyncio.Task[None], None] = {}
         self._move: asyncio.Future[str] | None = None
@@ -177,7 +177,7 @@ class AttachedClient:
         if frame is not None:
             connection.send(frame)
 
-    def _line_of(self, connection: Connection) -> Line | None:
+    def _line_of(self, connection: Connection) -> ReconnectingConnection | None:
         lines = (self._line, self._next_line)
         return next((line for line in lines if line is not None and line.connection is connection), None)
 
@@ -215,11 +215,11 @@ class AttachedClient:
     # ---- moving ----
 
     def _open(self, broker: str, address: str) -> None:
-        self._next_line = Line(self._ends, Address.parse(address), broker)
+        self._next_line = ReconnectingConnection(self._ends, Address.parse(address), broker)
         self._next_line.keep()
         self._loop.call_later(LOOK_AFTER_MOVE_S, self._look_after_move, self._next_line)
 
-    def _look_after_move(self, line: Line) -> None:
+    def _look_after_move(self, line: ReconnectingConnection) -> None:
         """From time to time, as long as a move lasts: one of its times may be over."""
         if self._next_line is line:
             self._wake()
@@ -301,7 +301,7 @@ class AttachedClient:
                         request.set_exception(RefusedError(f"{about}: {reason}"))
                 case GapNotice():
                     self._note_gap(effect)
-                case HeldBack(reason=reason):
+                case Throttled(reason=reason):
                     self.held_back_because = reason
                     if self.on_held_back is not None:
                         self.on_held_back(reason)

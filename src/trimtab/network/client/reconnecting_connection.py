@@ -37,7 +37,7 @@ REATTACH_AFTER_S: Final = 30.0
 clients for so long."""
 
 
-class Line:
+class ReconnectingConnection:
     """The connection to one broker. A client that moves has two lines for a while."""
 
     def __init__(

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from trimtab.broker.core import Broker
 from trimtab.broker.replication.membership import (
     ASKS_PER_VOICE_COUNT,
+    Candidacy,
     Claim,
-    Place,
     Voice,
     Voter,
     majority_of,
@@ -27,7 +27,7 @@ from trimtab.broker.replication.membership import (
 )
 from trimtab.network.admin.status import ask_reach, ask_status
 from trimtab.network.clock import now_s
-from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_identity import ProcessIdentity
 from trimtab.network.failover.replication_settings import BROKER_NAME
 from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection
@@ -89,7 +89,7 @@ class Membership:
         self._is_stand_by = is_stand_by
         self._stood_by = stood_by
         self._voter = Voter(name, fence_after_s, now_s(), majority_of(len(self._voters)))
-        self._place = None if is_stand_by else Place(name, self._voters, fence_after_s)
+        self._place = None if is_stand_by else Candidacy(name, self._voters, fence_after_s)
         self._claimed_epoch = epoch()
         self._probes: dict[str, asyncio.Task[bool]] = {}
         self.problem = ""
@@ -128,12 +128,12 @@ class Membership:
 
     async def _ask(self, voter: str) -> None:
         every_s = self._fence_after_s / ASKS_PER_VOICE_COUNT
-        line: _Line | None = None
+        line: _VoterConnection | None = None
         try:
             while True:
                 try:
                     if line is None or not line.is_open():
-                        line = await _Line.open(self._where(voter), self._fence_after_s)
+                        line = await _VoterConnection.open(self._where(voter), self._fence_after_s)
                     await self._ask_once(voter, line)
                 except (OSError, TimeoutError, ValueError):
                     if line is not None:
@@ -144,13 +144,13 @@ class Membership:
             if line is not None:
                 line.close()
 
-    async def _ask_once(self, voter: str, line: _Line) -> None:
+    async def _ask_once(self, voter: str, line: _VoterConnection) -> None:
         asked_s, epoch = now_s(), self._epoch()
         self._claim(epoch)
         request = VoiceRequest() if self._place is None else VoiceRequest(self._name, epoch, self._nonce)
         try:
             reply = await line.ask(request, self._fence_after_s)
-        except _EarlierVersionError:
+        except _OldVersionError:
             self._told(voter, VoiceReply(True), asked_s)
             return
         if reply.voter == ("" if voter == str(self._voters[voter]) else voter) and epoch == self._epoch():
@@ -247,7 +247,7 @@ def membership_of(
     voters, config = plan.voters(), broker.config
     if config.replication is None or config.name not in voters:
         return None
-    life = Life.of_session(config.session)
+    life = ProcessIdentity.of_session(config.session)
 
     def granted(name: str) -> int:
         peer = broker.peers.get(name)
@@ -259,7 +259,7 @@ def membership_of(
         config.replication.fences_after_s,
         nonce=config.session if life is None else life.nonce,
         epoch=lambda: broker.epoch,
-        address_of=broker.reach.address_of,
+        address_of=broker.topology.address_of,
         changed=changed,
         replaced=replaced,
         granted=granted,
@@ -267,11 +267,11 @@ def membership_of(
     )
 
 
-class _EarlierVersionError(Exception):
+class _OldVersionError(Exception):
     """A voter does not know the question."""
 
 
-class _Line:
+class _VoterConnection:
     """A connection to one voter, over which one question after the other is asked."""
 
     def __init__(self) -> None:
@@ -279,9 +279,9 @@ class _Line:
         self._answer: asyncio.Future[VoiceReply] | None = None
 
     @staticmethod
-    async def open(address: Address, within_s: float) -> _Line:
+    async def open(address: Address, within_s: float) -> _VoterConnection:
         """Call a voter; raises OSError or TimeoutError."""
-        line = _Line()
+        line = _VoterConnection()
         connection = line._connection = Connection(line)
         try:
             async with asyncio.timeout(within_s):
@@ -301,7 +301,7 @@ class _Line:
             self._connection.give_up()
 
     async def ask(self, request: VoiceRequest, within_s: float) -> VoiceReply:
-        """Ask; raises OSError or TimeoutError if no answer comes, and `_EarlierVersionError` if it cannot."""
+        """Ask; raises OSError or TimeoutError if no answer comes, and `_OldVersionError` if it cannot."""
         assert self._connection is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._connection.send(request)
@@ -325,7 +325,7 @@ class _Line:
             self._answer.set_result(frame)
         elif isinstance(frame, Goodbye):
             is_away = frame.leaves or frame.returns
-            self._fail(ConnectionError(frame.reason) if is_away else _EarlierVersionError(frame.reason))
+            self._fail(ConnectionError(frame.reason) if is_away else _OldVersionError(frame.reason))
             connection.close()
 
     def bytes_handled(self, connection: Connection) -> None:

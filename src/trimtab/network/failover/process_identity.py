@@ -31,13 +31,13 @@ LOOK_AGAIN_AFTER_S: Final = 0.01
 """A process that is killed is gone within so long, and is looked for so often."""
 
 
-class Life(msgspec.Struct, frozen=True):
+class ProcessIdentity(msgspec.Struct, frozen=True):
     """One process that is, or was, a broker.
 
-    >>> life = Life.of_session("4711-99-ab12@node3")
+    >>> life = ProcessIdentity.of_session("4711-99-ab12@node3")
     >>> life.pid, life.host, life.nonce
     (4711, 'node3', 'ab12')
-    >>> Life.of_session("1") is Life.of_session("4711-99-ab12@$(reboot)") is None
+    >>> ProcessIdentity.of_session("1") is ProcessIdentity.of_session("4711-99-ab12@$(reboot)") is None
     True
     """
 
@@ -49,20 +49,20 @@ class Life(msgspec.Struct, frozen=True):
     nonce: str = ""
 
     @staticmethod
-    def of_session(session: str) -> Life | None:
+    def of_session(session: str) -> ProcessIdentity | None:
         """The life that a session names, None if it is a session of another kind."""
         found = _SESSION.fullmatch(session)
-        return None if found is None else Life(int(found[1]), int(found[2]), found[4], found[3])
+        return None if found is None else ProcessIdentity(int(found[1]), int(found[2]), found[4], found[3])
 
     @staticmethod
-    def of_process(pid: int) -> Life:
+    def of_process(pid: int) -> ProcessIdentity:
         """The life of any process of this host that runs now, broker or not.
 
-        >>> Life.of_process(os.getpid()).is_running()
+        >>> ProcessIdentity.of_process(os.getpid()).is_running()
         True
         """
         found = _state(pid)
-        return Life(pid, found[1] if found is not None else 0, this_host())
+        return ProcessIdentity(pid, found[1] if found is not None else 0, this_host())
 
     @property
     def is_here(self) -> bool:
@@ -109,7 +109,7 @@ class Life(msgspec.Struct, frozen=True):
 def this_host() -> str:
     """The name of this host as sessions say it.
 
-    >>> Life.of_session(f"1-2-ab@{this_host()}").is_here
+    >>> ProcessIdentity.of_session(f"1-2-ab@{this_host()}").is_here
     True
     """
     return re.sub(r"[^A-Za-z0-9_.-]|^[^A-Za-z0-9_]", "_", socket.gethostname())[:253] or "_"
@@ -118,7 +118,7 @@ def this_host() -> str:
 def new_session() -> str:
     """The session of a broker that begins in this process.
 
-    >>> life = Life.of_session(new_session())
+    >>> life = ProcessIdentity.of_session(new_session())
     >>> life.pid == os.getpid(), life.is_here, life.is_running()
     (True, True, True)
     """
@@ -137,7 +137,7 @@ def yields_to(session: str, other: str) -> bool:
 
 
 def _nonce(session: str) -> str:
-    life = Life.of_session(session)
+    life = ProcessIdentity.of_session(session)
     return session if life is None else life.nonce
 
 

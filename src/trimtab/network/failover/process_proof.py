@@ -23,7 +23,7 @@ import socket
 import struct
 from typing import Final
 
-from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_identity import ProcessIdentity
 
 WAITING_MAX_COUNT: Final = 128
 """So many may ask a broker that hangs and does not take their connections; its neighbours are fewer."""
@@ -40,7 +40,7 @@ class ProcessProof:
     >>> from trimtab.network.failover.process_identity import new_session
     >>> session = new_session()
     >>> with ProcessProof("B1", "127.0.0.1:7001", session):
-    ...     proved("B1", "127.0.0.1:7001", session) == Life.of_session(session)
+    ...     proved("B1", "127.0.0.1:7001", session) == ProcessIdentity.of_session(session)
     ...     proved("B2", "127.0.0.1:7001", session) is None
     True
     True
@@ -81,12 +81,12 @@ class ProcessProof:
         self.close()
 
 
-def proved(broker: str, address: str, session: str) -> Life | None:
+def proved(broker: str, address: str, session: str) -> ProcessIdentity | None:
     """The running process of this host that is this incarnation of the broker with this address in the network file.
 
     None if nobody proves to be it: then nobody may be killed for it.
     """
-    life = Life.of_session(session)
+    life = ProcessIdentity.of_session(session)
     if life is None or not life.is_here or not life.started_ticks or not life.is_running():
         return None
     try:

@@ -30,7 +30,7 @@ from trimtab.broker.replication.membership import vote_problem
 from trimtab.network.admin.status import ask_status
 from trimtab.network.clock import now_s
 from trimtab.network.failover.membership import Membership
-from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_identity import ProcessIdentity
 from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.provisioners import Provisioner
 from trimtab.network.failover.replication_settings import (
@@ -212,9 +212,9 @@ class Replacing:
         if entry is None:
             return f"no broker of the network file is named {request.broker[:100]!r}"
         name, protocol = request.broker, request.protocol
-        listen = well_formed_address(self._broker.reach.address_of(name)) or str(entry.listen)
+        listen = well_formed_address(self._broker.topology.address_of(name)) or str(entry.listen)
         neighbours = self._well_formed(request.neighbours if request.session else self._neighbours_by_file(name))
-        session = request.session if Life.of_session(request.session) is not None else ""
+        session = request.session if ProcessIdentity.of_session(request.session) is not None else ""
         if isinstance(request, Assist):
             linked = ((name, listen), *neighbours)
             order = ReplicaOrder(
@@ -269,7 +269,7 @@ class Replacing:
 
     def _neighbours_by_file(self, name: str) -> tuple[tuple[str, str], ...]:
         """The neighbours of a broker that was never seen, and where they are as far as is known."""
-        return tuple((each, self._broker.reach.address_of(each)) for each in self._plan.neighbours_of(name))
+        return tuple((each, self._broker.topology.address_of(each)) for each in self._plan.neighbours_of(name))
 
     def _well_formed(self, neighbours: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Neighbours as a peer has told them, without those that have no name or no address."""
@@ -287,7 +287,7 @@ class Replacing:
         self, entry: BrokerEntry, session: str, listen: Address, *, is_by_hand: bool
     ) -> str:
         """Why the incarnation before may not be over, empty if it is."""
-        name, life = entry.name, Life.of_session(session)
+        name, life = entry.name, ProcessIdentity.of_session(session)
         is_here = life is not None and life.is_here and is_of_this_host(listen.host)
         answers = await self._answers(name, listen)
         if answers and is_here:
@@ -316,7 +316,7 @@ class Replacing:
         voters = [*(entry.name for entry in self._plan.brokers), *map(str, self._plan.standbys)]
         return vote_problem(name, voters, ())
 
-    async def _kill(self, name: str, life: Life) -> str:
+    async def _kill(self, name: str, life: ProcessIdentity) -> str:
         log.warning("%s: %s hangs and is killed (process %d)", self._broker.name, name, life.pid)
         is_over = await asyncio.get_running_loop().run_in_executor(None, life.end)
         return "" if is_over else f"the process {life.pid} of {name} cannot be killed"

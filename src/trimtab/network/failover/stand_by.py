@@ -11,7 +11,7 @@ import signal
 
 from trimtab.broker.replication.config import PROTOCOLS
 from trimtab.network.failover.membership import Membership, StoodBy
-from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_identity import ProcessIdentity
 from trimtab.network.failover.replication_settings import ReplicaOrder
 from trimtab.network.links.address import Address, is_of_this_host
 from trimtab.network.links.connection import CLOSE_WITHIN_S, Connection
@@ -29,7 +29,7 @@ class StandBy:
     def __init__(self, plan: NetworkPlan, address: Address, stop_with_pid: int | None = None) -> None:
         self._plan = plan
         self._address = address
-        self._companion = Life.of_process(stop_with_pid) if stop_with_pid is not None else None
+        self._companion = ProcessIdentity.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._order: asyncio.Future[ReplicaOrder | None] = asyncio.get_running_loop().create_future()
         self._connections: dict[Connection, None] = {}
         self._finding: set[asyncio.Task[None]] = set()

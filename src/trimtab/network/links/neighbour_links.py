@@ -244,7 +244,7 @@ class NeighbourLinks:
             return (
                 f"{name} has a link to {neighbour} already" if neighbour != name else f"{name} needs no link to itself"
             )
-        problem = self._broker.reach.cycle_with(neighbour)
+        problem = self._broker.topology.cycle_with(neighbour)
         if problem:
             return problem
         try:

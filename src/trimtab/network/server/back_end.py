@@ -142,7 +142,7 @@ class BroughtResults:
         self._brought.clear()
 
 
-class BackEndLine:
+class BackEndConnection:
     """Talks to the back end for one broker."""
 
     def __init__(self, url: str, broker: str, tell: Callable[[BackEndEvent], None], token: str | None = None) -> None:

@@ -20,7 +20,7 @@ import msgspec
 from trimtab.broker.core import Broker
 from trimtab.network.clock import now_s
 from trimtab.network.failover.membership import StoodBy, membership_of
-from trimtab.network.failover.process_identity import Life, new_session
+from trimtab.network.failover.process_identity import ProcessIdentity, new_session
 from trimtab.network.failover.process_proof import ProcessProof
 from trimtab.network.failover.provisioners import provisioner_of
 from trimtab.network.failover.replacing import Replacing
@@ -31,8 +31,8 @@ from trimtab.network.links.heartbeat import Heartbeat, HeartbeatConfig
 from trimtab.network.links.neighbour_links import NeighbourLinks
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkPlan
-from trimtab.network.server.back_end import BackEndLine, token_in
-from trimtab.network.server.capacity import Capacity
+from trimtab.network.server.back_end import BackEndConnection, token_in
+from trimtab.network.server.capacity import EnforcedCapacity
 from trimtab.network.server.descriptors import DescriptorWatch
 from trimtab.network.server.disk import disk_of
 from trimtab.network.server.ending import Ending, next_order, objection_to_return
@@ -139,8 +139,8 @@ class BrokerServer:
         self._proof = ProcessProof(config.name, str(self._entry.listen), config.session)
         url = plan.options.back_end
         token = token_in(plan.options.back_end_token_file)
-        self._back_end = BackEndLine(url, name, self._happened, token) if url else None
-        self._capacity = Capacity.of(self._entry) if plan.options.enforce_capacities else None
+        self._back_end = BackEndConnection(url, name, self._happened, token) if url else None
+        self._capacity = EnforcedCapacity.of(self._entry) if plan.options.enforce_capacities else None
         self._meters = ProcessMeters(self.broker, self._capacity)
         self._wake_at_s = _NEVER_S
         self._wake_timer: asyncio.TimerHandle | None = None
@@ -169,7 +169,9 @@ class BrokerServer:
         self._greetings = Greetings(self)
         self._loss = ""
         """Why this process has no place in the network any more, if it has none."""
-        self._companion = Life.of_process(options.stop_with_pid) if options.stop_with_pid is not None else None
+        self._companion = (
+            ProcessIdentity.of_process(options.stop_with_pid) if options.stop_with_pid is not None else None
+        )
         self._membership = membership_of(
             plan, self.broker, self._fence_changed, self._greetings.lose_place, options.stood_by
         )
@@ -240,7 +242,7 @@ class BrokerServer:
         """What a replica begins again as."""
         if self._order is None:
             return None
-        former, reach = dict(self._order.neighbours), self.broker.reach
+        former, reach = dict(self._order.neighbours), self.broker.topology
         addresses = {name: reach.address_of(name) or former.get(name, "") for name in self.links.names}
         return next_order(self._order, self.broker.epoch, addresses, str(self._listen))
 
@@ -399,7 +401,7 @@ class BrokerServer:
         """A greeting for a client, which may need to know one day whom to ask where this broker is."""
         if self._replacing is None:
             return answer
-        found = {name: self.broker.reach.address_of(name) for name in self.links.names}
+        found = {name: self.broker.topology.address_of(name) for name in self.links.names}
         return msgspec.structs.replace(answer, elsewhere={name: address for name, address in found.items() if address})
 
     def forget(self, connection: Connection, *, leaves: bool = False, returns: bool = False) -> None:

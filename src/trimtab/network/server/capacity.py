@@ -13,11 +13,11 @@ BURST_S: Final = 0.02
 """Work and bytes that may be taken in advance, so that timers need not be exact."""
 
 
-class Capacity:
+class EnforcedCapacity:
     """How long matching and sending must wait.
 
     >>> from trimtab.network.links.address import Address
-    >>> capacity = Capacity(cpu_mhz=100.0, bandwidth_mbps=None)
+    >>> capacity = EnforcedCapacity(cpu_mhz=100.0, bandwidth_mbps=None)
     >>> [round(capacity.matching_wait_s(120, 10.0), 4) for _ in range(3)]
     [0.0, 0.0, 0.0196]
     """
@@ -29,11 +29,11 @@ class Capacity:
         self._sending_free_at_s = 0.0
 
     @staticmethod
-    def of(entry: BrokerEntry) -> Capacity | None:
+    def of(entry: BrokerEntry) -> EnforcedCapacity | None:
         """The limits of a broker's entry, None if it has none."""
         if entry.cpu_mhz is None and entry.bandwidth_mbps is None:
             return None
-        return Capacity(entry.cpu_mhz, entry.bandwidth_mbps)
+        return EnforcedCapacity(entry.cpu_mhz, entry.bandwidth_mbps)
 
     def matching_s(self, subscriptions_count: int) -> float:
         """What matching one publication takes, 0 if the processor is not limited."""

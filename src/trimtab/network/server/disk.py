@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from trimtab.network.clock import now_s
 from trimtab.network.network_plan import BYTES_PER_MEGABYTE, NetworkPlan
 from trimtab.network.server.publication_log import PublicationLog
-from trimtab.protocol.events import Event, Recovered, RoomChanged, Stored
+from trimtab.protocol.events import DiskSpaceChanged, Event, Recovered, Stored
 
 if TYPE_CHECKING:
     from trimtab.network.failover.replication_settings import ReplicaOrder
@@ -60,7 +60,7 @@ class Disk(PublicationLog):
         if problem and time_s >= self._room_told_s + ROOM_TOLD_EVERY_S:
             self._room_told_s = time_s
             log.error("%s: %s", self._broker_name, problem)
-        self._happened(RoomChanged(not problem))
+        self._happened(DiskSpaceChanged(not problem))
 
     def _failed(self, problem: str) -> None:
         """What is not stored is not acknowledged: a broker that cannot store ends, and another may take its place."""

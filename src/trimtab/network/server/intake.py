@@ -29,16 +29,16 @@ class Intake:
 
     def pause_if_full(self, connection: Connection) -> None:
         """Read nothing more of a client that has sent far more than it may."""
-        gatekeeper = self._broker.gatekeeper
-        if gatekeeper is not None and gatekeeper.is_full(connection.peer):
+        throttle = self._broker.throttle
+        if throttle is not None and throttle.is_full(connection.peer):
             self._paused[connection.peer] = None
             connection.pause_reading()
 
     def read_on(self) -> None:
         """Read again of those of whom enough was let in."""
-        gatekeeper = self._broker.gatekeeper
+        throttle = self._broker.throttle
         for name in list(self._paused):
-            if gatekeeper is None or not gatekeeper.is_full(name):
+            if throttle is None or not throttle.is_full(name):
                 del self._paused[name]
                 if name in self._connections:
                     self._connections[name].resume_reading()

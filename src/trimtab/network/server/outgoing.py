@@ -10,7 +10,7 @@ from trimtab.broker.core import Broker
 from trimtab.broker.flow.uplink import Uplink, UplinkScheduler
 from trimtab.network.clock import now_s
 from trimtab.network.links.connection import Connection
-from trimtab.network.server.capacity import Capacity
+from trimtab.network.server.capacity import EnforcedCapacity
 from trimtab.network.server.process_meters import ProcessMeters
 from trimtab.protocol.codec import encode_frame
 from trimtab.protocol.frames import Payload
@@ -27,7 +27,7 @@ class Outgoing:
         broker: Broker,
         connections: Mapping[str, Connection],
         meters: ProcessMeters,
-        capacity: Capacity | None,
+        capacity: EnforcedCapacity | None,
         *,
         uplink: Uplink,
         schedule: Callable[[], None],
@@ -67,7 +67,7 @@ class Outgoing:
             if parts:
                 connection.write(b"".join(parts))
 
-    def _flush_paced(self, capacity: Capacity) -> None:
+    def _flush_paced(self, capacity: EnforcedCapacity) -> None:
         """Send as the configured bandwidth allows, a message at a time."""
         time_s = now_s()
         broker, uplink = self._broker, self._uplink

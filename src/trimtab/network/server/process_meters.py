@@ -13,7 +13,7 @@ from typing import Final
 from trimtab.broker.core import Broker
 from trimtab.load.queue_delay import QueueDelay
 from trimtab.network.clock import now_s
-from trimtab.network.server.capacity import Capacity
+from trimtab.network.server.capacity import EnforcedCapacity
 from trimtab.protocol.events import LoadMeasured
 from trimtab.protocol.frames import Ack, Payload
 
@@ -27,7 +27,7 @@ SIZE_WEIGHT: Final = 0.02
 class ProcessMeters:
     """Feeds the meters of one broker."""
 
-    def __init__(self, broker: Broker, capacity: Capacity | None) -> None:
+    def __init__(self, broker: Broker, capacity: EnforcedCapacity | None) -> None:
         self._broker = broker
         self._capacity = capacity
         self._input_delay = QueueDelay(SAMPLES_COUNT)

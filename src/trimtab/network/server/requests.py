@@ -111,7 +111,7 @@ class Requests:
                 self._schedule()
                 return DrainReply(not problem, problem)
             case WhereRequest(broker=broker):
-                address = self._broker.config.address if broker == here else self._broker.reach.address_of(broker)
+                address = self._broker.config.address if broker == here else self._broker.topology.address_of(broker)
                 return WhereReply(address)
             case ReplicaRequest():
                 return ReplicaReply(False, f"this is broker {here}, it does not stand by")

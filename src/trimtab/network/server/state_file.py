@@ -25,7 +25,7 @@ log = logging.getLogger("trimtab.broker")
 _MAGIC: Final = b"trimtab state 1\n"
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
+class _Content(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     version: int
     records: tuple[ClientRecord, ...]
@@ -34,7 +34,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=encode_filter).encode
-_decode: Final = msgspec.msgpack.Decoder(_Kept, dec_hook=decode_filter).decode
+_decode: Final = msgspec.msgpack.Decoder(_Content, dec_hook=decode_filter).decode
 
 
 class StateFileError(Exception):
@@ -43,7 +43,7 @@ class StateFileError(Exception):
 
 def write_state(path: Path, epoch: int, left: LeftBehind) -> None:
     """Keep what an incarnation leaves behind; raises `StateFileError`."""
-    state = _Kept(
+    state = _Content(
         epoch,
         left.version,
         left.records,

@@ -13,7 +13,7 @@ import msgspec
 from trimtab.network.admin.local_network import ask_all
 from trimtab.network.network_plan import NetworkPlan
 from trimtab.operations.plan.observation import Indices
-from trimtab.operations.plan.plan import Plan, PlanError, indices_now
+from trimtab.operations.plan.plan import PlanError, WhatIfPlan, indices_now
 from trimtab.protocol.frames import BrokerStatus
 
 
@@ -66,7 +66,7 @@ async def observe(plan: NetworkPlan, for_s: float, every_s: float = 1.0) -> list
     return found
 
 
-def compared(plan: Plan, seen: Sequence[dict[str, BrokerStatus]], observed_s: float) -> Comparison:
+def compared(plan: WhatIfPlan, seen: Sequence[dict[str, BrokerStatus]], observed_s: float) -> Comparison:
     """How far the end of a plan is from what is seen."""
     brokers: dict[str, Compared] = {}
     for name, spread in plan.spread.brokers.items():

@@ -29,7 +29,7 @@ OnProgress: TypeAlias = Callable[[str, float], None]
 """Told which future is at work, and how much of it is over."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class WhatIfPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What would happen, beside what happens anyway."""
 
     network: str
@@ -75,7 +75,7 @@ def make_plan(
     runs_count: int = 1,
     on_progress: OnProgress | None = None,
     recorder: Recorder | None = None,
-) -> Plan:
+) -> WhatIfPlan:
     """Continue a network as it is, and as planned with one or more seeds, of which the first may be recorded.
 
     Raises `ChangeError`, or `PlanError` if that cannot be done.
@@ -112,7 +112,7 @@ def make_plan(
             )
         )
     planned = outcomes[0]
-    return Plan(
+    return WhatIfPlan(
         network=network,
         taken_s=present.taken_s,
         sampled_s=present.sampled_s,
@@ -236,7 +236,7 @@ def _always_unknown(present: Present) -> list[str]:
 # ---- files ----
 
 
-def write_plan(folder: str | Path, plan: Plan, present: Present) -> None:
+def write_plan(folder: str | Path, plan: WhatIfPlan, present: Present) -> None:
     """Keep a plan and what it was made from."""
     path = Path(folder)
     try:
@@ -247,11 +247,11 @@ def write_plan(folder: str | Path, plan: Plan, present: Present) -> None:
         raise PlanError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
-def read_plan(folder: str | Path) -> Plan:
+def read_plan(folder: str | Path) -> WhatIfPlan:
     """A plan that was kept."""
     path = Path(folder) / PLAN_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
+        return msgspec.json.decode(path.read_bytes(), type=WhatIfPlan)
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.rate_limits import RateLimitConfig
 from trimtab.language import Publication
 from trimtab.network.admin.status import ask_snapshot, ask_status
 from trimtab.network.network_file import MATCHING_S_MHZ_PER_SUBSCRIPTION, BrokerEntry, NetworkOptions, NetworkPlan
@@ -71,7 +71,7 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     padres: PadresConfig
     relocation: RelocationConfig
     delay: DelayConfig
-    protection: ProtectionConfig | None
+    protection: RateLimitConfig | None
     brokers: tuple[BrokerPresent, ...]
     links: tuple[tuple[str, str], ...]
     clients: tuple[ContinuedClient, ...]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from trimtab.language import Filter, Value
-from trimtab.policies.api import Capacity
+from trimtab.policies.api import BrokerCapacity
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.correlation import correlation, counts_in_slices
 from trimtab.policies.delay.metrics import EdgeMetrics, State
@@ -51,7 +51,7 @@ class EdgeView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     metrics: EdgeMetrics
     state: State
-    capacity: Capacity
+    capacity: BrokerCapacity
     matching_delay_s: float
     input_rate_per_s: float
     wanted: Interest

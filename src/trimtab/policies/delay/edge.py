@@ -16,14 +16,14 @@ import msgspec
 from trimtab.language import Filter, Value
 from trimtab.load.profiles import Sample, Sampler, union
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     AskRoundTrips,
     ClientLeft,
     ClientStayed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Note,
@@ -44,8 +44,8 @@ from trimtab.policies.delay.messages import (
     EdgeLoad,
     Go,
     Moved,
+    OffloadList,
     Ping,
-    Plan,
     Pong,
     Refusal,
     Request,
@@ -85,7 +85,7 @@ class Phase:
 class DelayEdge:
     """What an edge-broker does."""
 
-    def __init__(self, host: Host, cluster: str, config: DelayConfig, now_s: float) -> None:
+    def __init__(self, host: AgentHost, cluster: str, config: DelayConfig, now_s: float) -> None:
         self.cluster = cluster
         self.phase: Phase | None = None
         self.known: dict[str, tuple[EdgeLoad, float]] = {}
@@ -123,14 +123,14 @@ class DelayEdge:
         """Always: who publishes what each filter wants is seen from what is matched."""
         return True
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to the cluster and to what is said to this broker."""
         return [
             Listen("own", filter_for(self._host.name)),
             Listen("cluster", filter_for(cluster_address(self.cluster))),
         ]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes."""
         return [Unlisten("own"), Unlisten("cluster")]
 
@@ -153,7 +153,7 @@ class DelayEdge:
             decided_s=self._decided_s,
         )
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -175,7 +175,7 @@ class DelayEdge:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication was matched; some are sampled."""
         self._learn(publication[0], values, hops)
         phase = self.phase
@@ -202,7 +202,7 @@ class DelayEdge:
             if all(publisher in heard.get(filter, ()) for filter in filters):
                 self._learnt.add((publisher, hop))
 
-    def _sampled(self, phase: Phase, now_s: float) -> list[Action]:
+    def _sampled(self, phase: Phase, now_s: float) -> list[AgentAction]:
         phase.samples = False
         return self._plan_if_ready(phase, now_s)
 
@@ -220,8 +220,8 @@ class DelayEdge:
         before_s = self._balancing_s
         self._balancing_s = took_s if before_s is None else (before_s + took_s) / 2
 
-    def _woken(self, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _woken(self, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         phase = self.phase
         if phase is not None and phase.samples and phase.sampler.is_over(now_s):
             actions += self._sampled(phase, now_s)
@@ -238,7 +238,7 @@ class DelayEdge:
             actions.append(self._say(cluster_address(self.cluster), self._edge_load()))
         return actions
 
-    def _measure(self, now_s: float) -> list[Action]:
+    def _measure(self, now_s: float) -> list[AgentAction]:
         """Find out how long it takes to the head, and to the subscribers that have requirements."""
         name, host = self._host.name, self._host
         demanding = [client for client in host.clients() if any(host.requirements_of(client))]
@@ -250,10 +250,10 @@ class DelayEdge:
         self.ways.heard_by_filter = {filter: heard[filter] for filter in heard if filter in wanted}
         self._pings_count += 1
         self._pinged_s = now_s
-        asked: list[Action] = [AskRoundTrips(client, (name,), f"{name}/ways") for client in demanding]
+        asked: list[AgentAction] = [AskRoundTrips(client, (name,), f"{name}/ways") for client in demanding]
         return [self._say(self.cluster, Ping(number=self._pings_count)), *asked]
 
-    def _read(self, now_s: float) -> list[Action]:
+    def _read(self, now_s: float) -> list[AgentAction]:
         host, config = self._host, self._config
         load = self._load = host.load(now_s)
         message_bytes = self._message_bytes or host.publication_bytes()
@@ -306,7 +306,7 @@ class DelayEdge:
 
     # ---- a phase ----
 
-    def _begin_phase(self, metric: Metric, overloaded: Sequence[str], now_s: float) -> list[Action]:
+    def _begin_phase(self, metric: Metric, overloaded: Sequence[str], now_s: float) -> list[AgentAction]:
         """Step 1: look for brokers with little load, and ask the head."""
         config = self._config
         self.known = {
@@ -329,7 +329,7 @@ class DelayEdge:
         self._decide(f"{reason}; asks {', '.join(candidates) or 'for brokers of other clusters'}", now_s)
         return [self._say(self.cluster, Request(phase=id, candidates=tuple(candidates)))]
 
-    def _heard(self, sender: str, content: Content, now_s: float) -> list[Action]:
+    def _heard(self, sender: str, content: Content, now_s: float) -> list[AgentAction]:
         phase = self.phase
         match content:
             case EdgeLoad():
@@ -362,7 +362,7 @@ class DelayEdge:
                 pass
         return []
 
-    def _plan_if_ready(self, phase: Phase, now_s: float) -> list[Action]:
+    def _plan_if_ready(self, phase: Phase, now_s: float) -> list[AgentAction]:
         """Step 2: choose clients, once the sample is taken and the candidates have answered."""
         if phase.samples or phase.loads is None or phase.plan is not None:
             return []
@@ -387,14 +387,14 @@ class DelayEdge:
         )
         if isinstance(plan, NoPlan):
             self._local_was_not_enough = any(name in self.known for name in phase.loads)
-            actions = [self._say(self.cluster, Plan(phase=phase.id, selected=()))]
+            actions = [self._say(self.cluster, OffloadList(phase=phase.id, selected=()))]
             return [*actions, *self._give_up(phase, plan.reason, now_s)]
         phase.plan = plan
         phase.ends_at_s = now_s + self._config.reply_timeout_s
         told = ", ".join(f"{len(each.clients)} clients to {each.to_broker}" for each in plan.selected)
         self._decide(f"{phase.reason}; moves {told}", now_s)
         self._notes.planned(plan)
-        return [self._say(self.cluster, Plan(phase=phase.id, selected=plan.selected))]
+        return [self._say(self.cluster, OffloadList(phase=phase.id, selected=plan.selected))]
 
     def _bundles(self, sample: Sample) -> list[Bundle]:
         local = self._local_publishers
@@ -416,22 +416,22 @@ class DelayEdge:
             )
         return bundles
 
-    def _give_up(self, phase: Phase, reason: str, now_s: float) -> list[Action]:
+    def _give_up(self, phase: Phase, reason: str, now_s: float) -> list[AgentAction]:
         self._decide_nothing(phase, reason, now_s)
         return self._end_phase(phase, reason, now_s)
 
-    def _refused(self, phase: Phase, reason: str, now_s: float) -> list[Action]:
+    def _refused(self, phase: Phase, reason: str, now_s: float) -> list[AgentAction]:
         """Nothing has changed by asking: what is overloaded still is, and asks again with the next reading."""
         self._decide_nothing(phase, reason, now_s)
         self._settles_until_s = now_s
         return self._ended(phase, reason, now_s)
 
-    def _end_phase(self, phase: Phase, outcome: str, now_s: float) -> list[Action]:
+    def _end_phase(self, phase: Phase, outcome: str, now_s: float) -> list[AgentAction]:
         self.queues.forget()
         self._settles_until_s = now_s + self._config.settle_s
         return self._ended(phase, outcome, now_s)
 
-    def _ended(self, phase: Phase, outcome: str, now_s: float) -> list[Action]:
+    def _ended(self, phase: Phase, outcome: str, now_s: float) -> list[AgentAction]:
         self.phase = None
         record = self._notes.ended(phase.id, outcome, self._metrics, now_s)
         return [] if record is None else [Note(record)]

@@ -15,14 +15,14 @@ import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     AskRoundTrips,
     ClientStayed,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     RoundTripsTold,
@@ -44,8 +44,8 @@ from trimtab.policies.delay.messages import (
     Go,
     HeadLoad,
     Moved,
+    OffloadList,
     Ping,
-    Plan,
     Pong,
     PublisherWay,
     Refusal,
@@ -97,7 +97,7 @@ class Sampling:
 class DelayHead:
     """What a cluster-head does."""
 
-    def __init__(self, host: Host, config: DelayConfig, now_s: float) -> None:
+    def __init__(self, host: AgentHost, config: DelayConfig, now_s: float) -> None:
         self.cluster = host.name
         self.edges: dict[str, tuple[EdgeLoad, float]] = {}
         self.phase: Phase | None = None
@@ -129,7 +129,7 @@ class DelayHead:
         """Whether publications are sampled."""
         return self._sampling is not None or self._offload.observes
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to the cluster and to what is said to this broker."""
         return [
             Listen("own", filter_for(self._host.name)),
@@ -137,7 +137,7 @@ class DelayHead:
             *self._offload.begin(),
         ]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes."""
         return [Unlisten("own"), Unlisten("cluster"), *self._offload.end()]
 
@@ -167,7 +167,7 @@ class DelayHead:
         size_bytes = self._host.publication_bytes()
         return HeadMetrics(link_ratio(load.input_rate_per_s * size_bytes, downlink), load.output_utilization_ratio)
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -190,7 +190,7 @@ class DelayHead:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication was matched while a sample is taken."""
         self._offload.matched(publication[0], self._host.matched_bytes(), hops, self.edges)
         sampling = self._sampling
@@ -199,8 +199,8 @@ class DelayHead:
         sampling.seen.append(Seen(dict(values), self._host.matched_bytes(), now_s))
         return self._sampled(sampling, now_s) if sampling.is_over(now_s) else []
 
-    def _woken(self, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _woken(self, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         if self._sampling is not None and self._sampling.is_over(now_s):
             actions += self._sampled(self._sampling, now_s)
         if self._allocates_at_s is not None and now_s >= self._allocates_at_s:
@@ -222,7 +222,7 @@ class DelayHead:
             actions += [self._say(head, Ping(number=self._pings_count)) for head in heads]
         return actions
 
-    def _look_after_itself(self, now_s: float) -> list[Action]:
+    def _look_after_itself(self, now_s: float) -> list[AgentAction]:
         """Tell other heads the own load, and give publishers to them if it is too much."""
         before = self._offload.decision
         told = {name: load for name, (load, heard_s) in self.edges.items() if now_s - heard_s < self._config.believed_s}
@@ -236,7 +236,7 @@ class DelayHead:
 
     # ---- allocation ----
 
-    def _look(self, now_s: float) -> list[Action]:
+    def _look(self, now_s: float) -> list[AgentAction]:
         """Sample publications for newcomers, unless that was done just now or nobody knows where they could go."""
         if not self._newcomers or not self.edges or self._sampling is not None or self._allocates_at_s is not None:
             return []
@@ -246,12 +246,12 @@ class DelayHead:
             self._sampling = Sampling(self._config, now_s)
         return []
 
-    def _sampled(self, sampling: Sampling, now_s: float) -> list[Action]:
+    def _sampled(self, sampling: Sampling, now_s: float) -> list[AgentAction]:
         self._sampling = None
         self._sample = (sampling.seen, now_s - sampling.begin_s, now_s)
         return self._allocate(now_s)
 
-    def _allocate(self, now_s: float) -> list[Action]:
+    def _allocate(self, now_s: float) -> list[AgentAction]:
         sample, duration_s, _ = self._sample
         bundles: dict[frozenset[Filter], list[str]] = {}
         for client in self._newcomers:
@@ -259,7 +259,7 @@ class DelayHead:
             if filters:
                 bundles.setdefault(frozenset(filters), []).append(client)
         self._newcomers = {}
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         for clients in bundles.values():
             wants = tuple(self._host.filters_of(clients[0]))
             wanted = interest_of(wants, sample, duration_s)
@@ -271,7 +271,7 @@ class DelayHead:
 
     def _send_on(
         self, clients: Sequence[str], filters: tuple[Filter, ...], allocation: Allocation, now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         self._allocations_count += 1
         self._decision = f"{len(clients)} subscribers of {filters[0]} to {allocation.broker}: {allocation.reason}"
         self._decided_s = now_s
@@ -324,7 +324,7 @@ class DelayHead:
 
     # ---- phases ----
 
-    def _heard(self, sender: str, content: Content, now_s: float) -> list[Action]:
+    def _heard(self, sender: str, content: Content, now_s: float) -> list[AgentAction]:
         phase = self.phase
         match content:
             case EdgeLoad():
@@ -352,7 +352,7 @@ class DelayHead:
                 if not load.is_busy:
                     phase.loads[sender] = load
                 return [] if phase.awaited else self._tell_candidates(phase)
-            case Plan(phase=id, selected=selected) if phase is not None and phase.id == id:
+            case OffloadList(phase=id, selected=selected) if phase is not None and phase.id == id:
                 if not selected:
                     self.phase = None
                     return []
@@ -389,7 +389,7 @@ class DelayHead:
             has_other_clusters=self._offload.knows_others,
         )
 
-    def _begin_phase(self, id: str, requester: str, candidates: Sequence[str], now_s: float) -> list[Action]:
+    def _begin_phase(self, id: str, requester: str, candidates: Sequence[str], now_s: float) -> list[AgentAction]:
         known = [name for name in candidates if name in self.edges and name != requester]
         elsewhere = {} if candidates else self._offload.free_edges(now_s)
         reason = "" if known or elsewhere else "the head knows none of the candidates"
@@ -405,18 +405,18 @@ class DelayHead:
             return self._tell_candidates(self.phase)
         return [self._say(name, Ask(phase=id), id) for name in known]
 
-    def _tell_candidates(self, phase: Phase) -> list[Action]:
+    def _tell_candidates(self, phase: Phase) -> list[AgentAction]:
         phase.are_candidates_told = True
         phase.ends_at_s += self._config.reply_timeout_s + self._config.sample_timeout_s
         return [self._say(phase.requester, Candidates(phase=phase.id, loads=phase.loads), phase.id)]
 
-    def _phase_is_late(self, phase: Phase, now_s: float) -> list[Action]:
+    def _phase_is_late(self, phase: Phase, now_s: float) -> list[AgentAction]:
         """Go on with those who answered, or end a phase whose clients do not answer."""
         if not phase.are_candidates_told:
             return self._tell_candidates(phase)
         return self._end_phase(phase, now_s)
 
-    def _end_phase(self, phase: Phase, now_s: float) -> list[Action]:
+    def _end_phase(self, phase: Phase, now_s: float) -> list[AgentAction]:
         self.phase = None
         self._decision = f"{phase.requester} was balanced within {now_s - phase.begin_s:.1f} s"
         self._decided_s = now_s

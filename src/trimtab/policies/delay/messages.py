@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from trimtab.language import Filter, Value
-from trimtab.policies.api import Capacity
+from trimtab.policies.api import BrokerCapacity
 from trimtab.policies.delay.metrics import EdgeMetrics, HeadMetrics, State
 from trimtab.policies.delay.selection import Selected
 from trimtab.protocol.codec import decode_filter, encode_filter
@@ -41,7 +41,7 @@ class EdgeLoad(_Content, frozen=True, tag="load"):
 
     metrics: EdgeMetrics
     state: State
-    capacity: Capacity
+    capacity: BrokerCapacity
     matching_delay_s: float
     input_rate_per_s: float
     is_busy: bool = False
@@ -56,7 +56,7 @@ class HeadLoad(_Content, frozen=True, tag="head"):
 
     metrics: HeadMetrics
     state: State
-    capacity: Capacity
+    capacity: BrokerCapacity
     edges: dict[str, EdgeLoad] = {}
     """Those with little load, without what they receive."""
 
@@ -137,7 +137,7 @@ class Candidates(_Content, frozen=True, tag="candidates"):
     loads: dict[str, EdgeLoad]
 
 
-class Plan(_Content, frozen=True, tag="plan"):
+class OffloadList(_Content, frozen=True, tag="plan"):
     """The offloading list (step 2); an empty one ends the phase."""
 
     phase: str
@@ -174,11 +174,24 @@ class Done(_Content, frozen=True, tag="done"):
 
 
 Content: TypeAlias = (
-    EdgeLoad | HeadLoad | Ping | Pong | Request | Refusal | Ask | Answer | Candidates | Plan | Go | Begin | Moved | Done
+    EdgeLoad
+    | HeadLoad
+    | Ping
+    | Pong
+    | Request
+    | Refusal
+    | Ask
+    | Answer
+    | Candidates
+    | OffloadList
+    | Go
+    | Begin
+    | Moved
+    | Done
 )
 
 
-class Received(msgspec.Struct, frozen=True):
+class HeardMessage(msgspec.Struct, frozen=True):
     """A message that was heard."""
 
     sender: str
@@ -203,7 +216,7 @@ def to_values(content: Content, sender: str, to: str) -> dict[str, Value]:
     """A message as the attributes of a publication.
 
     >>> values = to_values(Ask(phase="b1/1"), "Bh", "b2")
-    >>> values["kind"], values["to"], from_values(values) == Received("Bh", Ask(phase="b1/1"))
+    >>> values["kind"], values["to"], from_values(values) == HeardMessage("Bh", Ask(phase="b1/1"))
     ('ask', 'b2', True)
     """
     kind = str(type(content).__struct_config__.tag)
@@ -215,11 +228,11 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=encode_filter)
 _DECODER: Final = msgspec.json.Decoder(Content, dec_hook=decode_filter)
 
 
-def from_values(values: Mapping[str, Value]) -> Received | None:
+def from_values(values: Mapping[str, Value]) -> HeardMessage | None:
     """Read a message; None if it is not one of these, and a ValueError that says what is wrong with one that is."""
     if values.get("class") != DELAY:
         return None
     try:
-        return Received(str(values.get("from", "")), _DECODER.decode(str(values.get("body", ""))))
+        return HeardMessage(str(values.get("from", "")), _DECODER.decode(str(values.get("body", ""))))
     except msgspec.DecodeError as error:
         raise ValueError(f"not a message of delay-sensitive balancing: {error}") from None

@@ -22,7 +22,7 @@ from trimtab.load.profiles import Bits, ClientProfile, union
 from trimtab.policies.delay.metrics import Metric
 
 
-class Reach(Enum):
+class Locality(Enum):
     """Where a publisher's subscribers are, or a subscriber's publishers."""
 
     REMOTE = "remote only"
@@ -39,28 +39,28 @@ class Waiting(Enum):
     TOO_LONG = "too much waits"
 
 
-def reach_of(*, has_local: bool, has_remote: bool) -> Reach:
+def reach_of(*, has_local: bool, has_remote: bool) -> Locality:
     """The group of a client.
 
     >>> reach_of(has_local=True, has_remote=False).value
     'local only'
     """
     if has_remote:
-        return Reach.BOTH if has_local else Reach.REMOTE
-    return Reach.LOCAL if has_local else Reach.NONE
+        return Locality.BOTH if has_local else Locality.REMOTE
+    return Locality.LOCAL if has_local else Locality.NONE
 
 
-PUBLISHER_ORDER: Final[Mapping[Metric, Mapping[Reach, int]]] = {
-    Metric.DOWNLINK: {Reach.NONE: 0, Reach.REMOTE: 1, Reach.BOTH: 2, Reach.LOCAL: 3},
-    Metric.UPLINK: {Reach.REMOTE: 0, Reach.BOTH: 1, Reach.LOCAL: 2, Reach.NONE: 3},
+PUBLISHER_ORDER: Final[Mapping[Metric, Mapping[Locality, int]]] = {
+    Metric.DOWNLINK: {Locality.NONE: 0, Locality.REMOTE: 1, Locality.BOTH: 2, Locality.LOCAL: 3},
+    Metric.UPLINK: {Locality.REMOTE: 0, Locality.BOTH: 1, Locality.LOCAL: 2, Locality.NONE: 3},
 }
 """P_n > P_r > P_r-l > P_l for the downlink, P_r > P_r-l > P_l > P_n for the uplink; lower numbers go first."""
 
-_BY_DISTANCE: Final = {Reach.REMOTE: 0, Reach.BOTH: 1, Reach.LOCAL: 2, Reach.NONE: 3}
-SUBSCRIBER_ORDER: Final[Mapping[Metric, Mapping[Reach, int]]] = {
+_BY_DISTANCE: Final = {Locality.REMOTE: 0, Locality.BOTH: 1, Locality.LOCAL: 2, Locality.NONE: 3}
+SUBSCRIBER_ORDER: Final[Mapping[Metric, Mapping[Locality, int]]] = {
     Metric.DOWNLINK: _BY_DISTANCE,
     Metric.UPLINK: _BY_DISTANCE,
-    Metric.MATCHING: {Reach.NONE: 0, Reach.REMOTE: 1, Reach.BOTH: 1, Reach.LOCAL: 1},
+    Metric.MATCHING: {Locality.NONE: 0, Locality.REMOTE: 1, Locality.BOTH: 1, Locality.LOCAL: 1},
 }
 """Table IV by the places of publishers."""
 
@@ -82,7 +82,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     allowed_wait_s: float
     """The shortest of theirs; infinite without requirements."""
 
-    reach: Reach = Reach.LOCAL
+    reach: Locality = Locality.LOCAL
     waiting: Waiting = Waiting.NOTHING
 
 

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trimtab.policies.api import Action, Host, Listen, RelocatePublisher, Tell, Unlisten
+from trimtab.policies.api import AgentAction, AgentHost, Listen, RelocatePublisher, Tell, Unlisten
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.messages import HEADS, EdgeLoad, HeadLoad, filter_for, to_values
 from trimtab.policies.delay.metrics import HeadMetrics, Metric, State, head_overload, head_state
-from trimtab.policies.delay.priorities import PUBLISHER_ORDER, Reach, reach_of
+from trimtab.policies.delay.priorities import PUBLISHER_ORDER, Locality, reach_of
 
 
 class PublisherLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class PublisherLoad(msgspec.Struct, frozen=True, kw_only=True):
     input_bytes_per_s: float
     remote_bytes_per_s: float
     """What is sent to other heads for it."""
-    reach: Reach
+    reach: Locality
 
 
 class HeadCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +57,13 @@ class HeadCandidate(msgspec.Struct, frozen=True, kw_only=True):
 def relief_bytes_per_s(load: PublisherLoad, metric: Metric) -> float:
     """By how much a head's link is relieved if a publisher goes elsewhere.
 
-    >>> heard_here = PublisherLoad(publisher="p", input_bytes_per_s=5.0, remote_bytes_per_s=3.0, reach=Reach.BOTH)
+    >>> heard_here = PublisherLoad(publisher="p", input_bytes_per_s=5.0, remote_bytes_per_s=3.0, reach=Locality.BOTH)
     >>> relief_bytes_per_s(heard_here, Metric.DOWNLINK), relief_bytes_per_s(heard_here, Metric.UPLINK)
     (0.0, 3.0)
     """
     if metric is Metric.UPLINK:
         return load.remote_bytes_per_s
-    return load.input_bytes_per_s if load.reach in (Reach.NONE, Reach.REMOTE) else 0.0
+    return load.input_bytes_per_s if load.reach in (Locality.NONE, Locality.REMOTE) else 0.0
 
 
 def plan_publishers(  # noqa: PLR0917 (an overload, who is there, and where to)
@@ -114,7 +114,7 @@ class _Seen(msgspec.Struct):
 class PublisherOffload:
     """The part of a head that looks after its own load."""
 
-    def __init__(self, host: Host, config: DelayConfig, now_s: float) -> None:
+    def __init__(self, host: AgentHost, config: DelayConfig, now_s: float) -> None:
         self._host = host
         self._config = config
         self._heads: dict[str, tuple[HeadLoad, float]] = {}
@@ -134,11 +134,11 @@ class PublisherOffload:
         """Whether publications are looked at."""
         return self._sampled_from_s is not None
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to other heads."""
         return [Listen("heads", filter_for(HEADS))]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker is no head any more."""
         return [Unlisten("heads")]
 
@@ -167,9 +167,9 @@ class PublisherOffload:
         """Whether there are other clusters."""
         return bool(self._heads)
 
-    def woken(self, metrics: HeadMetrics, edges: Mapping[str, EdgeLoad], now_s: float) -> list[Action]:
+    def woken(self, metrics: HeadMetrics, edges: Mapping[str, EdgeLoad], now_s: float) -> list[AgentAction]:
         """Tell the own load and what the edge-brokers of this cluster told, and see whether it is too much."""
-        config, actions = self._config, list[Action]()
+        config, actions = self._config, list[AgentAction]()
         if now_s >= self._next_tell_s:
             self._next_tell_s = now_s + config.tell_every_s
             free = {
@@ -207,7 +207,7 @@ class PublisherOffload:
         seen.has_remote |= remote_count > 0
         seen.has_local |= len(hops) > remote_count
 
-    def _plan(self, metrics: HeadMetrics, sampled_s: float, now_s: float) -> list[Action]:
+    def _plan(self, metrics: HeadMetrics, sampled_s: float, now_s: float) -> list[AgentAction]:
         self._sampled_from_s = None
         self._overloaded_count = 0
         self._settles_until_s = now_s + self._config.settle_s

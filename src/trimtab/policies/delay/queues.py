@@ -17,7 +17,7 @@ import msgspec
 
 from trimtab.language import Filter
 from trimtab.load.indices import LoadIndices
-from trimtab.policies.api import Host
+from trimtab.policies.api import AgentHost
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.messages import PublisherWay
 from trimtab.policies.delay.priorities import Waiting
@@ -69,7 +69,7 @@ class Ways(msgspec.Struct):
 class Queues:
     """The queues for the subscribers of one edge-broker."""
 
-    def __init__(self, host: Host, config: DelayConfig) -> None:
+    def __init__(self, host: AgentHost, config: DelayConfig) -> None:
         self._host = host
         self._config = config
         self._rates: dict[str, QueueRates] = {}

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trimtab.load.profiles import Sample, and_not, only_once
-from trimtab.policies.api import Capacity
+from trimtab.policies.api import BrokerCapacity
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.metrics import EdgeMetrics, Metric
 from trimtab.policies.delay.priorities import Bundle, Waiting, in_order
@@ -34,7 +34,7 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True):
 
     metrics: EdgeMetrics
     metric: Metric
-    capacity: Capacity
+    capacity: BrokerCapacity
     input_rate_per_s: float
     matching_delay_s: float
     waiting_bytes: float
@@ -46,7 +46,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     metrics: EdgeMetrics
-    capacity: Capacity
+    capacity: BrokerCapacity
     input_rate_per_s: float
     matching_delay_s: float
     received_bits: int

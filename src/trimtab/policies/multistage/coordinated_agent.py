@@ -15,14 +15,14 @@ from typing import Final, TypeAlias
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     Announce,
     ClientLeft,
     ClientStayed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Tell,
@@ -34,8 +34,8 @@ from trimtab.policies.multistage.messages import (
     COORDINATOR,
     EVERYBODY,
     PART_NAMES_COUNT,
-    Ended,
     MalformedError,
+    MoveResult,
     Moves,
     Present,
     Report,
@@ -68,7 +68,7 @@ class CoordinatedAgent:
     def __init__(self, site: Site | None = None) -> None:
         self.name = "coordinated"
         self._site = site
-        self._host: Host
+        self._host: AgentHost
         self._life = ""
         self._report_every_s = 0.0
         self._heard_s = 0.0
@@ -91,7 +91,7 @@ class CoordinatedAgent:
         """Rates are counted while somebody wants to know."""
         return self._next_report_s is not None
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         """Listen to the coordinator, should there be one."""
         self._host = host
         return [
@@ -106,7 +106,7 @@ class CoordinatedAgent:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """Count a publication once for each distinct filter of clients that wants it."""
         wanting: dict[Filter, None] = {}
         for hop in hops:
@@ -122,7 +122,7 @@ class CoordinatedAgent:
             self._counted_bytes[each] = self._counted_bytes.get(each, 0.0) + size_bytes
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -149,7 +149,7 @@ class CoordinatedAgent:
 
     # ---- orders ----
 
-    def _hear(self, values: Mapping[str, Value], now_s: float) -> list[Action]:
+    def _hear(self, values: Mapping[str, Value], now_s: float) -> list[AgentAction]:
         try:
             message = from_coordinator(values)
         except MalformedError:
@@ -169,10 +169,10 @@ class CoordinatedAgent:
                 self._last, self._last_s = f"{len(moves):,} clients are asked to move", now_s
                 return [MoveClient(client, to_broker, cause) for client, to_broker in moves]
 
-    def _ended(self, client: str, cause: str, now_s: float, *, is_moved: bool, reason: str = "") -> list[Action]:
+    def _ended(self, client: str, cause: str, now_s: float, *, is_moved: bool, reason: str = "") -> list[AgentAction]:
         if not self._life or not cause.startswith(f"{self._life}/"):
             return []  # somebody else's, or of a former life
-        ended = Ended(
+        ended = MoveResult(
             life=self._life, broker=self._host.name, client=client, cause=cause, is_moved=is_moved, reason=reason
         )
         if is_moved:
@@ -181,14 +181,14 @@ class CoordinatedAgent:
 
     # ---- reports ----
 
-    def _woken(self, now_s: float) -> list[Action]:
+    def _woken(self, now_s: float) -> list[AgentAction]:
         if now_s - self._heard_s > _SILENT_PERIODS * self._report_every_s:
             self._next_report_s = None
             self._counted_bytes.clear()
             return []
         return self._tell(now_s, is_whole=False)
 
-    def _tell(self, now_s: float, *, is_whole: bool) -> list[Action]:
+    def _tell(self, now_s: float, *, is_whole: bool) -> list[AgentAction]:
         self._measure(now_s)
         present = self._present()
         changed = {client: names for client, names in present.items() if self._told.get(client) != names}

@@ -15,17 +15,17 @@ from typing import Final
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     Announce,
+    ClientPlacement,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     NeighboursChanged,
-    Place,
     Tell,
     Woken,
 )
@@ -47,8 +47,8 @@ from trimtab.policies.multistage.messages import (
     COORDINATOR,
     EVERYBODY,
     PART_MOVES_COUNT,
-    Ended,
     MalformedError,
+    MoveResult,
     Moves,
     Present,
     Report,
@@ -70,13 +70,13 @@ class CoordinatorAgent:
         self.observes = False
         self.coordinator = Coordinator(config, rng, life)
         self._life = life
-        self._host: Host
+        self._host: AgentHost
         self._next_present_s = 0.0
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         """Listen to all brokers, and ask them."""
         self._host = host
-        listening: list[Action] = [Announce(_ANNOUNCED), Listen("reports", Filter.where({"class": COORDINATED}))]
+        listening: list[AgentAction] = [Announce(_ANNOUNCED), Listen("reports", Filter.where({"class": COORDINATED}))]
         return [*listening, *self._carry_out(self.coordinator.start(now_s), now_s)]
 
     def wake_at_s(self) -> float:
@@ -85,11 +85,11 @@ class CoordinatorAgent:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """What clients publish does not concern it."""
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -107,11 +107,11 @@ class CoordinatorAgent:
             case _:
                 return []
 
-    def place(self, client: str, site: Site | None, now_s: float) -> Place:
+    def place(self, client: str, site: Site | None, now_s: float) -> ClientPlacement:
         """Where a client is to connect."""
         (placed,) = self.coordinator.handle(ClientAsks(client, site), now_s)
         assert isinstance(placed, Placed)
-        return Place(placed.broker or "", placed.address, placed.reason)
+        return ClientPlacement(placed.broker or "", placed.address, placed.reason)
 
     def report(self) -> AgentReport:
         """What it does, and what the last round decided."""
@@ -128,12 +128,12 @@ class CoordinatorAgent:
             decided_s=None if last is None else last.time_s,
         )
 
-    def _present(self, now_s: float) -> list[Action]:
+    def _present(self, now_s: float) -> list[AgentAction]:
         every_s = self.coordinator.config.report_every_s
         self._next_present_s = now_s + every_s
         return [Tell(to_values(Present(life=self._life, report_every_s=every_s), EVERYBODY))]
 
-    def _hear(self, values: Mapping[str, Value], now_s: float) -> list[Action]:
+    def _hear(self, values: Mapping[str, Value], now_s: float) -> list[AgentAction]:
         try:
             message = from_broker(values)
         except MalformedError:
@@ -152,11 +152,11 @@ class CoordinatorAgent:
                     address=message.address,
                 )
                 return self._carry_out(self.coordinator.handle(told, now_s), now_s)
-            case Ended(client=client, cause=cause, is_moved=is_moved):
+            case MoveResult(client=client, cause=cause, is_moved=is_moved):
                 return self._carry_out(self.coordinator.handle(MoveEnded(client, cause, is_moved), now_s), now_s)
 
-    def _carry_out(self, effects: list[Effect], now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _carry_out(self, effects: list[Effect], now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         if any(isinstance(effect, AskForReports) for effect in effects):
             actions += self._present(now_s)
         for broker, orders in orders_by_broker(effects).items():

@@ -59,7 +59,7 @@ class Report(CoordinationMessage, frozen=True, tag="report"):
     address: str = ""
 
 
-class Ended(CoordinationMessage, frozen=True, tag="ended"):
+class MoveResult(CoordinationMessage, frozen=True, tag="ended"):
     """A client that was asked to move has left, or stays for this reason."""
 
     broker: str
@@ -70,7 +70,7 @@ class Ended(CoordinationMessage, frozen=True, tag="ended"):
 
 
 FromCoordinator: TypeAlias = Present | Moves
-FromBroker: TypeAlias = Report | Ended
+FromBroker: TypeAlias = Report | MoveResult
 AnyCoordination: TypeAlias = FromCoordinator | FromBroker
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -14,13 +14,13 @@ import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     ClientLeft,
     ClientStayed,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Note,
@@ -29,10 +29,10 @@ from trimtab.policies.api import (
 )
 from trimtab.policies.naive.selection import NaivePlan, plan_naively
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action as Index
+from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import NoAction, Status
 from trimtab.policies.padres.detection import overload_action
-from trimtab.policies.padres.load_report import LoadTelling
+from trimtab.policies.padres.load_report import LoadReporter
 from trimtab.policies.padres.messages import life_of
 from trimtab.policies.padres.snapshot import (
     LOCAL_PIE,
@@ -64,25 +64,25 @@ class _Round:
 class NaiveEdge:
     """What an edge-broker does."""
 
-    def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
+    def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
         self.observes = False
         self.known: dict[str, KnownBroker] = {}
         self._host = host
         self._config = config
         self._rng = rng
-        self._telling = LoadTelling(host, cluster, config, config.local_pie_period_s, now_s)
+        self._telling = LoadReporter(host, cluster, config, config.local_pie_period_s, now_s)
         self._round: _Round | None = None
         self._life = life_of(now_s)
         self._rounds_count = 0
         self._next_pie_s = now_s + rng.uniform(0.0, config.local_pie_period_s)
         self._next_detection_s = now_s + self._interval_s()
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to everybody's load."""
         return [Listen(_KEY, _ALL_LOADS)]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         return [Unlisten(_KEY)]
 
@@ -92,11 +92,11 @@ class NaiveEdge:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """No samples are taken."""
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -118,8 +118,8 @@ class NaiveEdge:
             self._config.local_detection_min_interval_s, self._config.local_detection_max_interval_s
         )
 
-    def _woken(self, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _woken(self, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         if now_s >= self._next_detection_s:
             self._next_detection_s = now_s + self._interval_s()
             actions += self._detect(now_s)
@@ -128,7 +128,7 @@ class NaiveEdge:
             actions += self._telling.tell(now_s)
         return actions
 
-    def _detect(self, now_s: float) -> list[Action]:
+    def _detect(self, now_s: float) -> list[AgentAction]:
         self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
         if self._round is None:
             beyond = overload_action(self._telling.read(now_s), self._config.lower_overload_ratio)
@@ -146,7 +146,7 @@ class NaiveEdge:
             *(MoveClient(client, plan.to_broker, session) for client in plan.clients),
         ]
 
-    def _move_ended(self, client: str, cause: str, now_s: float, *, moved: bool) -> list[Action]:
+    def _move_ended(self, client: str, cause: str, now_s: float, *, moved: bool) -> list[AgentAction]:
         going = self._round
         if going is None or cause != going.session or client not in going.waiting:
             return []
@@ -192,18 +192,18 @@ def _record(broker: str, going: _Round, now_s: float) -> SessionRecord:
 class NaiveHead:
     """What a cluster-head does: it sends subscribers that came to it to one of its edge-brokers, at random."""
 
-    def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
+    def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
         self.observes = False
         self._host = host
         self._rng = rng
         self._edges: dict[str, None] = {}
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to the load of the cluster, which tells who its edge-brokers are."""
         return [Listen(_KEY, Filter.where({"class": LOCAL_PIE, "clusterID": self.cluster}))]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         return [Unlisten(_KEY)]
 
@@ -213,11 +213,11 @@ class NaiveHead:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """No samples are taken."""
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -232,6 +232,6 @@ class NaiveHead:
             case _:
                 return []
 
-    def _send_on(self, clients: Sequence[str]) -> list[Action]:
+    def _send_on(self, clients: Sequence[str]) -> list[AgentAction]:
         edges = list(self._edges)
         return [MoveClient(each, self._rng.choice(edges), f"{self._host.name}/redirect") for each in clients if edges]

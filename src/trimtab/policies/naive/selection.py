@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
 from trimtab.policies.padres.detection import index_differences
 from trimtab.policies.padres.snapshot import BrokerLoad, KnownBroker
 
@@ -21,7 +21,7 @@ class NaivePlan(msgspec.Struct, frozen=True):
     """Clients to move to a broker."""
 
     to_broker: str
-    action: Action
+    action: LoadIndex
     clients: tuple[str, ...]
 
 
@@ -34,22 +34,22 @@ def plan_naively(
         return NoAction(Reason.BUSY)
     if not clients:
         return NoAction(Reason.NO_CLIENTS)
-    lower: list[tuple[str, Action, float]] = []
+    lower: list[tuple[str, LoadIndex, float]] = []
     for name, entry in sorted(known.items()):
         if name == ours.broker or entry.load.status != Status.OK:
             continue
         differences = index_differences(ours, entry.load, config)
         action = max(differences, key=lambda each: differences[each])
-        threshold = config.local_delay_threshold if action == Action.MATCH else config.local_ratio_threshold
+        threshold = config.local_delay_threshold if action == LoadIndex.MATCH else config.local_ratio_threshold
         if differences[action] > threshold:
             lower.append((name, action, differences[action]))
     if not lower:
         return NoAction(Reason.BALANCED)
     name, action, difference = rng.choice(lower)
     own_index = {
-        Action.INPUT: ours.input_utilization_ratio,
-        Action.MATCH: ours.matching_delay_s / config.delay_normalization_s,
-        Action.OUTPUT: ours.output_utilization_ratio,
+        LoadIndex.INPUT: ours.input_utilization_ratio,
+        LoadIndex.MATCH: ours.matching_delay_s / config.delay_normalization_s,
+        LoadIndex.OUTPUT: ours.output_utilization_ratio,
     }[action]
     wanted_count = max(round(len(clients) * difference / (2 * own_index)), 1)
     count = min(wanted_count, len(clients), config.session_clients_max_count)

@@ -13,12 +13,12 @@ from typing import Final, Protocol, TypeAlias
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     Announce,
     ClientAdvertised,
-    Host,
     MoveClient,
     NeighboursChanged,
     Reporting,
@@ -51,21 +51,21 @@ class Part(Protocol):
         """Whether it wants to see publications as they are matched."""
         ...
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """The broker has taken the role."""
         ...
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker gives the role up."""
         ...
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         ...
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication was matched."""
         ...
 
@@ -74,11 +74,11 @@ class Part(Protocol):
         ...
 
 
-MakePart: TypeAlias = Callable[[Host, str, PadresConfig, Random, float], Part]
+MakePart: TypeAlias = Callable[[AgentHost, str, PadresConfig, Random, float], Part]
 """Makes a part from the broker, the cluster, the settings, a source of random choices and the time."""
 
 
-def _head_part(host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> HeadPart:
+def _head_part(host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> HeadPart:
     return HeadPart(host, config, rng, now_s)
 
 
@@ -103,7 +103,7 @@ class PadresAgent:
         self.config = config
         self.part: Part | None = None
         self._rng = rng
-        self._host: Host | None = None
+        self._host: AgentHost | None = None
         self._edge = edge
         self._head = head
         self._announced = announced
@@ -115,14 +115,14 @@ class PadresAgent:
         """Whether a sample is being taken."""
         return self.part is not None and self.part.observes
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         """The broker begins its work."""
         self._host = host
         return [*(Announce(filter) for filter in self._announced), *self._take_role(host, now_s)]
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         if isinstance(event, NeighboursChanged) and self._host is not None:
             actions += self._take_role(self._host, now_s)
         if isinstance(event, ClientAdvertised):
@@ -133,7 +133,7 @@ class PadresAgent:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication was matched while a sample is taken."""
         return [] if self.part is None else self.part.matched(publication, values, hops, now_s)
 
@@ -161,7 +161,7 @@ class PadresAgent:
             return ""
         return f"{self._host.name} is an edge-broker, and publishers go to cluster-heads"
 
-    def _take_role(self, host: Host, now_s: float) -> list[Action]:
+    def _take_role(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         neighbours = host.neighbours()
         role: tuple[bool, str] | None = None
         if len(host.brokers()) >= _BROKERS_MIN_COUNT and neighbours:
@@ -179,11 +179,11 @@ class PadresAgent:
             actions += self._send_to_head(host.publishers())
         return actions
 
-    def _send_to_head(self, publishers: Sequence[str]) -> list[Action]:
+    def _send_to_head(self, publishers: Sequence[str]) -> list[AgentAction]:
         """Ask publishers at an edge-broker to go to its cluster-head (section 3.2); those that subscribe too stay."""
         if self._host is None or self._role is None or self._role[0]:
             return []
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         for client in publishers:
             if not self._host.filters_of(client):
                 self._redirects_count += 1

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Action(StrEnum):
+class LoadIndex(StrEnum):
     """Which of the three load indices is to be balanced."""
 
     INPUT = "input"

@@ -27,14 +27,14 @@ from typing import Final, TypeAlias
 import msgspec
 
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
-from trimtab.policies.padres.empty_sessions import Fruitless
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
+from trimtab.policies.padres.empty_sessions import EmptySessions
 from trimtab.policies.padres.snapshot import BrokerLoad, ClusterLoad, KnownBroker, delay_difference
 
-_NO_TRIES: Final = Fruitless()
+_NO_TRIES: Final = EmptySessions()
 _TRIED: Final = "a plan for it found nothing to move a short while ago"
 
-_AsksAgain: TypeAlias = Callable[[str, Action, bool], bool]
+_AsksAgain: TypeAlias = Callable[[str, LoadIndex, bool], bool]
 """Whether a broker may be asked for an index once more; the last value says whether we are overloaded."""
 
 
@@ -42,7 +42,7 @@ class BrokerAction(msgspec.Struct, frozen=True):
     """A broker to ask, and the index to balance with it."""
 
     broker: str
-    action: Action
+    action: LoadIndex
 
 
 class CandidateCard(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class CandidateCard(msgspec.Struct, frozen=True):
 
     broker: str
     status: Status
-    action: Action
+    action: LoadIndex
     difference: float
     """By how much we exceed it in that index: a ratio, or a delay by equation 3.5."""
 
@@ -112,7 +112,7 @@ def with_reading(history: History, load: BrokerLoad, now_s: float, config: Padre
 
 def index_differences(
     ours: BrokerLoad | ClusterLoad, theirs: BrokerLoad | ClusterLoad, config: PadresConfig
-) -> dict[Action, float]:
+) -> dict[LoadIndex, float]:
     """By how much we exceed them in each index; all three are compared with thresholds of the same kind.
 
     >>> one = BrokerLoad(broker="B1", cluster="C", status=Status.OK, input_utilization_ratio=0.5,
@@ -124,9 +124,9 @@ def index_differences(
     {'input': 0.25, 'match': 0.1, 'output': -0.25}
     """
     return {
-        Action.INPUT: ours.input_utilization_ratio - theirs.input_utilization_ratio,
-        Action.MATCH: delay_difference(ours.matching_delay_s, theirs.matching_delay_s, config.delay_normalization_s),
-        Action.OUTPUT: ours.output_utilization_ratio - theirs.output_utilization_ratio,
+        LoadIndex.INPUT: ours.input_utilization_ratio - theirs.input_utilization_ratio,
+        LoadIndex.MATCH: delay_difference(ours.matching_delay_s, theirs.matching_delay_s, config.delay_normalization_s),
+        LoadIndex.OUTPUT: ours.output_utilization_ratio - theirs.output_utilization_ratio,
     }
 
 
@@ -140,25 +140,25 @@ def utilization_ratios(load: BrokerLoad) -> dict[str, float]:
     }
 
 
-def overload_action(load: BrokerLoad, threshold_ratio: float) -> Action | None:
+def overload_action(load: BrokerLoad, threshold_ratio: float) -> LoadIndex | None:
     """Which index to relieve if some utilisation is beyond the threshold: input before all others, since less input
     lowers everything else; otherwise the highest utilisation. Processor and memory are relieved by matching less.
 
     >>> load = BrokerLoad(broker="B1", cluster="C", status=Status.OK, input_utilization_ratio=0.96,
     ...     output_utilization_ratio=1.2, matching_delay_s=0.03)
     >>> overload_action(load, 0.95), overload_action(load, 1.0), overload_action(load, 1.3)
-    (<Action.INPUT: 'input'>, <Action.OUTPUT: 'output'>, None)
+    (<LoadIndex.INPUT: 'input'>, <LoadIndex.OUTPUT: 'output'>, None)
     """
     beyond = {name: ratio for name, ratio in utilization_ratios(load).items() if ratio > threshold_ratio}
     if not beyond:
         return None
     if "input" in beyond:
-        return Action.INPUT
-    return Action.OUTPUT if max(beyond, key=lambda name: beyond[name]) == "output" else Action.MATCH
+        return LoadIndex.INPUT
+    return LoadIndex.OUTPUT if max(beyond, key=lambda name: beyond[name]) == "output" else LoadIndex.MATCH
 
 
 def balanced_with(
-    ours: BrokerLoad, known: Sequence[BrokerLoad], fruitless: Fruitless, now_s: float, config: PadresConfig
+    ours: BrokerLoad, known: Sequence[BrokerLoad], fruitless: EmptySessions, now_s: float, config: PadresConfig
 ) -> tuple[str, ...]:
     """The brokers from which we differ by no more than the thresholds, in either direction, in any index in which that
     can be helped."""
@@ -175,8 +175,8 @@ def balanced_with(
     )
 
 
-def _local_threshold(action: Action, config: PadresConfig) -> float:
-    return config.local_delay_threshold if action == Action.MATCH else config.local_ratio_threshold
+def _local_threshold(action: LoadIndex, config: PadresConfig) -> float:
+    return config.local_delay_threshold if action == LoadIndex.MATCH else config.local_ratio_threshold
 
 
 def is_settled(history: History, now_s: float, config: PadresConfig) -> bool:
@@ -208,13 +208,13 @@ def detect_local(
     now_s: float,
     config: PadresConfig,
     *,
-    fruitless: Fruitless = _NO_TRIES,
+    fruitless: EmptySessions = _NO_TRIES,
 ) -> Detection:
     """Look at our smoothed load and at what is known of the others; `ours.status` is the status so far."""
     others = [entry.load for name, entry in sorted(known.items()) if name != ours.broker]
     balanced = balanced_with(ours, others, fruitless, now_s, config)
 
-    def asks_again(broker: str, action: Action, overloaded: bool) -> bool:
+    def asks_again(broker: str, action: LoadIndex, overloaded: bool) -> bool:
         return fruitless.asks_again(broker, action, now_s, config, overloaded=overloaded)
 
     if ours.status == Status.BUSY:
@@ -240,16 +240,16 @@ def _detect_overloaded(
     ours: BrokerLoad,
     others: Sequence[BrokerLoad],
     balanced: tuple[str, ...],
-    action: Action,
+    action: LoadIndex,
     config: PadresConfig,
     *,
     asks_again: _AsksAgain,
 ) -> Detection:
     def order(theirs: BrokerLoad) -> tuple[bool, float, str]:
         index = {
-            Action.INPUT: theirs.input_utilization_ratio,
-            Action.MATCH: theirs.matching_delay_s,
-            Action.OUTPUT: theirs.output_utilization_ratio,
+            LoadIndex.INPUT: theirs.input_utilization_ratio,
+            LoadIndex.MATCH: theirs.matching_delay_s,
+            LoadIndex.OUTPUT: theirs.output_utilization_ratio,
         }[action]
         return theirs.status != Status.OK, index, theirs.broker
 

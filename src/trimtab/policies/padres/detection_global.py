@@ -21,7 +21,7 @@ from enum import Enum
 import msgspec
 
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
 from trimtab.policies.padres.detection import CandidateCard, index_differences, overload_action
 from trimtab.policies.padres.snapshot import BrokerLoad, ClusterLoad, KnownCluster
 
@@ -111,7 +111,7 @@ def _card(ours: ClusterLoad, theirs: ClusterLoad, config: PadresConfig, called_f
     beyond = {
         action: difference
         for action, difference in differences.items()
-        if difference > (config.global_delay_threshold if action == Action.MATCH else config.global_ratio_threshold)
+        if difference > (config.global_delay_threshold if action == LoadIndex.MATCH else config.global_ratio_threshold)
     }
     action = max(beyond or differences, key=lambda each: differences[each])
     if theirs.status != Status.OK:

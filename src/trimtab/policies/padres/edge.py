@@ -22,14 +22,14 @@ from trimtab.load.profiles import Sampler
 from trimtab.load.slope import SlopeMeter
 from trimtab.matching import Matcher
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     ClientCame,
     ClientLeft,
     ClientStayed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Note,
@@ -42,18 +42,18 @@ from trimtab.policies.padres.account import Account
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import NoAction, Status
 from trimtab.policies.padres.detection import Detection, History, Trigger, detect_local, with_reading
-from trimtab.policies.padres.empty_sessions import Fruitless
+from trimtab.policies.padres.empty_sessions import EmptySessions
 from trimtab.policies.padres.measured_load import resources_of, sampled_load
 from trimtab.policies.padres.mediation import Mediator
 from trimtab.policies.padres.mediation_events import (
     CallHead,
     ClientMoved,
+    ControlReceived,
     Detected,
     MediationAction,
     MediationEvent,
     NobodyAgreed,
     Planned,
-    Received,
     Refused,
     Send,
     SendOffer,
@@ -110,7 +110,7 @@ class Sampling(msgspec.Struct, frozen=True):
 class EdgePart:
     """What an edge-broker does."""
 
-    def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
+    def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
         self.mediator = Mediator(host.name, config, life_of(now_s))
         self.known: dict[str, KnownBroker] = {}
@@ -126,7 +126,7 @@ class EdgePart:
         self._told: BrokerLoad | None = None
         self._told_s = now_s
         self._history = History()
-        self._fruitless = Fruitless()
+        self._fruitless = EmptySessions()
         self._slope = SlopeMeter(
             host.meter_window_s(), host.capacity().matching_s_per_subscription, config.slope_subscription_count
         )
@@ -141,11 +141,11 @@ class EdgePart:
         self._next_pie_s = now_s + rng.uniform(0.0, config.local_pie_period_s)
         self._next_detection_s = now_s + self._detection_interval_s()
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to the cluster's load and to what is said to this broker."""
         return [Listen("control", control_filter(self._host.name)), self._listen_to(self.cluster)]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         return [Unlisten("control"), *(Unlisten(f"load of {name}") for name in (self.cluster, *self._exchanges))]
 
@@ -159,7 +159,7 @@ class EdgePart:
             times.append(self._sampling.sampler.ends_at_s)
         return min(times)
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         self._slope.saw(self._host.subscription_count(), now_s)
         match event:
@@ -189,7 +189,7 @@ class EdgePart:
 
     # ---- load information ----
 
-    def _heard(self, values: Mapping[str, Value], now_s: float) -> list[Action]:
+    def _heard(self, values: Mapping[str, Value], now_s: float) -> list[AgentAction]:
         if values.get("class") == LOCAL_PIE:
             load = broker_load_from_values(values)
             if load.broker != self._host.name:
@@ -211,7 +211,7 @@ class EdgePart:
             case ExchangeStart() | ExchangeEnd():  # said again
                 return []
             case _:
-                return self._mediate(Received(message), now_s)
+                return self._mediate(ControlReceived(message), now_s)
 
     def _listen_to(self, cluster: str) -> Listen:
         return Listen(f"load of {cluster}", Filter.where({"class": LOCAL_PIE, "clusterID": cluster}))
@@ -231,7 +231,7 @@ class EdgePart:
             balanced_with=self._balanced,
         )
 
-    def _tell_load(self, now_s: float, *, always: bool = False) -> list[Action]:
+    def _tell_load(self, now_s: float, *, always: bool = False) -> list[AgentAction]:
         current = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
         load = self._load_of(current)
         period_s = self._config.local_pie_period_s
@@ -242,8 +242,8 @@ class EdgePart:
 
     # ---- detection ----
 
-    def _woken(self, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _woken(self, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         sampling = self._sampling
         if sampling is not None and sampling.sampler.is_over(now_s):
             actions += self._plan(sampling, now_s)
@@ -260,7 +260,7 @@ class EdgePart:
             self._config.local_detection_min_interval_s, self._config.local_detection_max_interval_s
         )
 
-    def _detect(self, now_s: float) -> list[Action]:
+    def _detect(self, now_s: float) -> list[AgentAction]:
         self._next_detection_s = now_s + self._detection_interval_s()
         self._smoothed = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
         self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
@@ -282,7 +282,7 @@ class EdgePart:
             actions += self._mediation_actions([CallHead()], now_s)
         return actions
 
-    def _observe(self, ours: BrokerLoad, detection: Detection, now_s: float) -> list[Action]:
+    def _observe(self, ours: BrokerLoad, detection: Detection, now_s: float) -> list[AgentAction]:
         """What a session did is known when the load has settled."""
         if detection.status in (Status.BUSY, Status.STABILIZING):
             return []
@@ -291,11 +291,11 @@ class EdgePart:
 
     # ---- sessions ----
 
-    def _mediate(self, event: MediationEvent, now_s: float) -> list[Action]:
+    def _mediate(self, event: MediationEvent, now_s: float) -> list[AgentAction]:
         return self._mediation_actions(self.mediator.handle(event, now_s), now_s)
 
-    def _mediation_actions(self, mediated: Sequence[MediationAction], now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _mediation_actions(self, mediated: Sequence[MediationAction], now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         for each in mediated:
             match each:
                 case Send(to=to, message=message):
@@ -334,7 +334,7 @@ class EdgePart:
                     actions += [Note(record) for record in self._book.ended(each, now_s)]
         return actions
 
-    def _call_head(self, now_s: float) -> list[Action]:
+    def _call_head(self, now_s: float) -> list[AgentAction]:
         """Call for help, once per detection interval however often others' news wakes detection: the head counts."""
         if self._is_relieved_soon and self._leaving:
             return []
@@ -350,7 +350,7 @@ class EdgePart:
     def _say(self, to: str, message: AnyControl) -> Tell:
         return Tell(control_to_values(message, to), cause=message.session)
 
-    def _start_sampling(self, request: StartSampling, now_s: float) -> list[Action]:
+    def _start_sampling(self, request: StartSampling, now_s: float) -> list[AgentAction]:
         theirs: Matcher = Matcher()
         for number, filter in enumerate(request.offer.filters):
             theirs.add(number, filter)
@@ -363,7 +363,7 @@ class EdgePart:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication was matched while a sample is taken."""
         sampling = self._sampling
         if sampling is None:
@@ -378,7 +378,7 @@ class EdgePart:
         )
         return self._plan(sampling, now_s) if sampling.sampler.is_over(now_s) else []
 
-    def _plan(self, sampling: Sampling, now_s: float) -> list[Action]:
+    def _plan(self, sampling: Sampling, now_s: float) -> list[AgentAction]:
         self._sampling = None
         self.observes = False
         load = self.planned_load = self._sampled_load(sampling, now_s)

@@ -24,12 +24,12 @@ import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     NeighboursChanged,
@@ -42,7 +42,7 @@ from trimtab.policies.padres.account import Account, counted
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.detection_global import GlobalTrigger, cluster_load, cluster_status, detect_global
-from trimtab.policies.padres.mediation_events import Received, Send, StatusChanged, Wake
+from trimtab.policies.padres.mediation_events import ControlReceived, Send, StatusChanged, Wake
 from trimtab.policies.padres.mediation_global import (
     ClusterDetected,
     DetectNow,
@@ -87,7 +87,7 @@ from trimtab.policies.padres.snapshot import (
 class HeadPart:
     """What a cluster-head does."""
 
-    def __init__(self, host: Host, config: PadresConfig, rng: Random, now_s: float) -> None:
+    def __init__(self, host: AgentHost, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = host.name
         self.mediator = GlobalMediator(host.name, host.name, config, life_of(now_s))
         self.known: dict[str, KnownBroker] = {}
@@ -111,7 +111,7 @@ class HeadPart:
         self._next_pie_s = now_s + rng.uniform(0.0, config.global_pie_period_s)
         self._next_detection_s = now_s + self._detection_interval_s()
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to the cluster's load, to neighbouring clusters, and to what is said to this broker."""
         self._heads = tuple(self._host.neighbours())
         return [
@@ -120,7 +120,7 @@ class HeadPart:
             *(self._listen_to_head(name) for name in self._heads),
         ]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         clusters = [self.cluster]
         if self.mediator.phase == GlobalPhase.BALANCING:
@@ -137,7 +137,7 @@ class HeadPart:
         own_s = min(self._next_pie_s, self._next_detection_s)
         return own_s if mediator_s is None else min(own_s, mediator_s)
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -153,7 +153,7 @@ class HeadPart:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """Heads take no samples."""
         return []
 
@@ -166,11 +166,11 @@ class HeadPart:
             if entry.load.cluster == self.cluster and name != self._host.name
         ]
 
-    def _send_to_edge(self, clients: Sequence[str], now_s: float) -> list[Action]:
+    def _send_to_edge(self, clients: Sequence[str], now_s: float) -> list[AgentAction]:
         edges = self._edges()
         available = [load.broker for load in edges if load.status != Status.NOT_AVAILABLE]
         targets = available or [load.broker for load in edges] or self._towards_nearest_cluster(now_s)
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         for client in clients if targets else ():
             self._redirects_count += 1
             target = self._rng.choice(targets)
@@ -208,7 +208,7 @@ class HeadPart:
 
     # ---- load information ----
 
-    def _heard(self, values: Mapping[str, Value], now_s: float) -> list[Action]:
+    def _heard(self, values: Mapping[str, Value], now_s: float) -> list[AgentAction]:
         match values.get("class"):
             case kind if kind == LOCAL_PIE:
                 load = broker_load_from_values(values)
@@ -218,11 +218,11 @@ class HeadPart:
             case kind if kind == GLOBAL_PIE:
                 return self._heard_of_cluster(cluster_load_from_values(values), now_s)
             case kind if kind == LB_CONTROL:
-                return self._mediate(Received(control_from_values(values)), now_s)
+                return self._mediate(ControlReceived(control_from_values(values)), now_s)
             case _:
                 return []
 
-    def _heard_of_cluster(self, load: ClusterLoad, now_s: float) -> list[Action]:
+    def _heard_of_cluster(self, load: ClusterLoad, now_s: float) -> list[AgentAction]:
         if load.cluster == self.cluster:
             return []
         self.known_clusters = with_cluster(self.known_clusters, load, now_s)
@@ -248,7 +248,7 @@ class HeadPart:
     def _listen_to_head(self, name: str) -> Listen:
         return Listen(f"clusters through {name}", Filter.where({"class": GLOBAL_PIE, "sentBy": name}))
 
-    def _follow_neighbours(self) -> list[Action]:
+    def _follow_neighbours(self) -> list[AgentAction]:
         neighbours = tuple(self._host.neighbours())
         gone = [name for name in self._heads if name not in neighbours]
         new = [name for name in neighbours if name not in self._heads]
@@ -262,7 +262,7 @@ class HeadPart:
         in_session = self.mediator.phase == GlobalPhase.BALANCING
         return cluster_load(self.cluster, self._host.name, in_session, self._edges(), self._config)
 
-    def _tell_load(self, now_s: float, *, always: bool = False) -> list[Action]:
+    def _tell_load(self, now_s: float, *, always: bool = False) -> list[AgentAction]:
         load = self._cluster_load()
         period_s = self._config.global_pie_period_s
         if load is None:
@@ -274,7 +274,7 @@ class HeadPart:
 
     # ---- detection and sessions ----
 
-    def _woken(self, now_s: float) -> list[Action]:
+    def _woken(self, now_s: float) -> list[AgentAction]:
         actions = self._mediate(Wake(), now_s)
         if now_s >= self._next_detection_s:
             actions += self._detect(now_s)
@@ -289,9 +289,9 @@ class HeadPart:
             self._config.global_detection_min_interval_s, self._config.global_detection_max_interval_s
         )
 
-    def _detect(self, now_s: float, *, called_for_help: bool = False) -> list[Action]:
+    def _detect(self, now_s: float, *, called_for_help: bool = False) -> list[AgentAction]:
         self._next_detection_s = now_s + self._detection_interval_s()
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         believed = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
         for name in [name for name in self.known if name not in believed]:
             actions += self._mediate(MemberGone(name), now_s)
@@ -320,13 +320,13 @@ class HeadPart:
         edges = self._edges()
         return ClusterDetected(cluster_status(False, edges, self._config), tuple(load.broker for load in edges))
 
-    def _mediate(self, event: GlobalEvent, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _mediate(self, event: GlobalEvent, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         for each in self.mediator.handle(event, now_s):
             actions += self._global_action(each, now_s)
         return actions
 
-    def _global_action(self, action: GlobalAction, now_s: float) -> list[Action]:
+    def _global_action(self, action: GlobalAction, now_s: float) -> list[AgentAction]:
         match action:
             case Send(to=to, message=message):
                 return [Tell(control_to_values(message, to), cause=message.session)]

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.load.indices import LoadIndices, smoothed_indices
-from trimtab.policies.api import Action, Host, Tell
+from trimtab.policies.api import AgentAction, AgentHost, Tell
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.measured_load import resources_of
 from trimtab.policies.padres.snapshot import BrokerLoad, broker_load, broker_load_to_values, has_news
 
 
-class LoadTelling:
+class LoadReporter:
     """Reads the load of a broker, smooths it, and tells it when there is news."""
 
-    def __init__(self, host: Host, cluster: str, config: PadresConfig, refresh_period_s: float, now_s: float) -> None:
+    def __init__(
+        self, host: AgentHost, cluster: str, config: PadresConfig, refresh_period_s: float, now_s: float
+    ) -> None:
         self.status = Status.OK
         self._host = host
         self._cluster = cluster
@@ -47,7 +49,7 @@ class LoadTelling:
             balanced_with=balanced_with,
         )
 
-    def tell(self, now_s: float, *, always: bool = False) -> list[Action]:
+    def tell(self, now_s: float, *, always: bool = False) -> list[AgentAction]:
         """Tell the load if it changed by more than the thresholds, or if nothing was told for long."""
         load = self.load(now_s)
         if not always and not has_news(load, self._told, now_s - self._told_s, self._refresh_period_s, self._config):

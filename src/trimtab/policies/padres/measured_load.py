@@ -13,7 +13,7 @@ import msgspec
 
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.indices import LoadIndices, input_utilization_ratio, output_utilization_ratio
-from trimtab.policies.api import Host, TrafficTotals
+from trimtab.policies.api import AgentHost, TrafficTotals
 
 
 def sampled_load(
@@ -43,7 +43,7 @@ def sampled_load(
     )
 
 
-def resources_of(host: Host, load: LoadIndices) -> BrokerResources:
+def resources_of(host: AgentHost, load: LoadIndices) -> BrokerResources:
     """What must be known of a broker to estimate its load after a change."""
     capacity = host.capacity()
     size_bytes = host.publication_bytes()

@@ -25,19 +25,19 @@ from collections.abc import Iterable
 from enum import Enum
 
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
 from trimtab.policies.padres.detection import BrokerAction
 from trimtab.policies.padres.mediation_events import (
     CallHead,
     ClientMoved,
     ClientStayed,
+    ControlReceived,
     Detected,
     MediationAction,
     MediationEvent,
     MoveClient,
     NobodyAgreed,
     Planned,
-    Received,
     Refused,
     Send,
     SendOffer,
@@ -82,7 +82,7 @@ class Mediator:
         self.partner = ""
         self._life = life
         self._calm_status = Status.OK
-        self._action = Action.INPUT
+        self._action = LoadIndex.INPUT
         self._candidates: list[BrokerAction] = []
         self._overloaded = False
         self._deadline_s: float | None = None
@@ -105,7 +105,7 @@ class Mediator:
                 return []
             case Detected(status):
                 return self._detected(status)
-            case Received(message):
+            case ControlReceived(message):
                 return self._received(message, now_s)
             case Planned(session, plan) if self.phase == Phase.PLANNING and session == self.session:
                 return self._planned(plan, now_s)
@@ -273,7 +273,7 @@ class Mediator:
             case Phase.RECEIVING:
                 return self._done("some clients did not come in time", now_s)
 
-    def _begin(self, phase: Phase, session: str, partner: str, action: Action) -> None:
+    def _begin(self, phase: Phase, session: str, partner: str, action: LoadIndex) -> None:
         self.phase, self.session, self.partner, self._action = phase, session, partner, action
         self._expected, self._moved = {}, {}
 

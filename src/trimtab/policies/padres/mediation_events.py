@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from trimtab.policies.padres.decisions import Action, NoAction, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Status
 from trimtab.policies.padres.detection import Trigger
 from trimtab.policies.padres.messages import AnyControl, Offer
 from trimtab.policies.padres.offload import OffloadPlan
@@ -26,7 +26,7 @@ class Detected(msgspec.Struct, frozen=True):
     status: Status
 
 
-class Received(msgspec.Struct, frozen=True):
+class ControlReceived(msgspec.Struct, frozen=True):
     """A control message has come."""
 
     message: AnyControl
@@ -57,7 +57,7 @@ class Wake(msgspec.Struct, frozen=True):
     """The time of `wake_at_s` has come."""
 
 
-MediationEvent: TypeAlias = Triggered | Detected | Received | Planned | ClientMoved | ClientStayed | Wake
+MediationEvent: TypeAlias = Triggered | Detected | ControlReceived | Planned | ClientMoved | ClientStayed | Wake
 
 # Actions
 
@@ -81,7 +81,7 @@ class StartSampling(msgspec.Struct, frozen=True):
 
     session: str
     partner: str
-    action: Action
+    action: LoadIndex
     offer: Offer
 
 
@@ -126,7 +126,7 @@ class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     partner: str
     gave: bool
-    action: Action
+    action: LoadIndex
     moved: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     reason: str

@@ -30,7 +30,7 @@ import msgspec
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Reason, Status
 from trimtab.policies.padres.detection_global import HelpAnswer, answer_call_for_help, is_complete, is_overloaded
-from trimtab.policies.padres.mediation_events import Received, Send, StatusChanged, Wake
+from trimtab.policies.padres.mediation_events import ControlReceived, Send, StatusChanged, Wake
 from trimtab.policies.padres.messages import (
     AnyControl,
     CallForHelp,
@@ -68,7 +68,7 @@ class MemberGone(msgspec.Struct, frozen=True):
     broker: str
 
 
-GlobalEvent: TypeAlias = GlobalTriggered | ClusterDetected | LoadTold | MemberGone | Received | Wake
+GlobalEvent: TypeAlias = GlobalTriggered | ClusterDetected | LoadTold | MemberGone | ControlReceived | Wake
 
 
 class Listen(msgspec.Struct, frozen=True):
@@ -162,7 +162,7 @@ class GlobalMediator:
                 return self._end_if_complete()
             case LoadTold() | MemberGone():  # matters during a session only
                 return []
-            case Received(message):
+            case ControlReceived(message):
                 return self._received(message, now_s)
             case Wake():
                 return self._woken(now_s)

@@ -16,7 +16,7 @@ import msgspec
 
 from trimtab.language import Filter, LanguageError, Value
 from trimtab.load.estimation import BrokerResources
-from trimtab.policies.padres.decisions import Action, Status
+from trimtab.policies.padres.decisions import LoadIndex, Status
 from trimtab.protocol.codec import decode_filter, encode_filter
 
 LB_CONTROL: Final = "LB_CONTROL"
@@ -53,7 +53,7 @@ class ControlMessage(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True
 class OffloadRequest(ControlMessage, frozen=True, tag="request"):
     """Would you take load from me?"""
 
-    action: Action
+    action: LoadIndex
 
 
 class OffloadReply(ControlMessage, frozen=True, tag="reply"):
@@ -196,11 +196,11 @@ def control_filter(broker: str) -> Filter:
 def control_to_values(message: AnyControl, to: str) -> dict[str, Value]:
     """A message to a broker as the attributes of a publication.
 
-    >>> values = control_to_values(OffloadRequest(session="B1/1", sender="B1", action=Action.INPUT), to="B2")
+    >>> values = control_to_values(OffloadRequest(session="B1/1", sender="B1", action=LoadIndex.INPUT), to="B2")
     >>> values["brokerID"], values["kind"], values["session"]
     ('B2', 'request', 'B1/1')
     >>> control_from_values(values)
-    OffloadRequest(action=<Action.INPUT: 'input'>, session='B1/1', sender='B1')
+    OffloadRequest(action=<LoadIndex.INPUT: 'input'>, session='B1/1', sender='B1')
     """
     return {
         "class": LB_CONTROL,

@@ -40,7 +40,7 @@ from trimtab.load.estimation import BrokerResources, LoadChange, after_change, w
 from trimtab.load.profiles import Interest, Sample, only_once, publication_rate_per_s
 from trimtab.matching.covering import CoveringSet
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason
 from trimtab.policies.padres.snapshot import delay_difference
 
 UNSEEN_PUBLICATIONS: Final = 1 / 3
@@ -91,7 +91,7 @@ class ReportCard(msgspec.Struct, frozen=True, kw_only=True):
 class OffloadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The clients to move, in order, and what both brokers are estimated to carry before and after."""
 
-    action: Action
+    action: LoadIndex
     moves: tuple[ClientMove, ...]
     ours_before: BrokerResources
     theirs_before: BrokerResources
@@ -110,20 +110,20 @@ Holds: TypeAlias = Callable[[BrokerResources, BrokerResources], bool]
 """Something that is true of our and their estimated load from some number of clients on."""
 
 
-def index_difference(action: Action, ours: BrokerResources, theirs: BrokerResources, config: PadresConfig) -> float:
+def index_difference(action: LoadIndex, ours: BrokerResources, theirs: BrokerResources, config: PadresConfig) -> float:
     """By how much we exceed them in the index at hand: a difference of ratios, or of delays by equation 3.5."""
     match action:
-        case Action.INPUT:
+        case LoadIndex.INPUT:
             return ours.input_utilization_ratio - theirs.input_utilization_ratio
-        case Action.MATCH:
+        case LoadIndex.MATCH:
             return delay_difference(ours.matching_delay_s, theirs.matching_delay_s, config.delay_normalization_s)
-        case Action.OUTPUT:
+        case LoadIndex.OUTPUT:
             return ours.output_utilization_ratio - theirs.output_utilization_ratio
 
 
-def overload_measure(action: Action, broker: BrokerResources) -> float:
+def overload_measure(action: LoadIndex, broker: BrokerResources) -> float:
     """The utilisation that an overloaded broker must bring down with this action."""
-    if action == Action.OUTPUT:
+    if action == LoadIndex.OUTPUT:
         return broker.output_utilization_ratio
     return max(broker.input_utilization_ratio, broker.cpu_utilization_ratio, broker.memory_utilization_ratio)
 
@@ -131,7 +131,7 @@ def overload_measure(action: Action, broker: BrokerResources) -> float:
 class Aim:
     """What levelling a ratio aims at: the two brokers meet, and one that was overloaded is so no more."""
 
-    def __init__(self, action: Action, ours: BrokerResources, config: PadresConfig) -> None:
+    def __init__(self, action: LoadIndex, ours: BrokerResources, config: PadresConfig) -> None:
         self._action = action
         self._config = config
         self._overloaded = overload_measure(action, ours) > config.higher_overload_ratio
@@ -279,16 +279,16 @@ class Workspace:
             return 0
         return 1 + bisect_left(range(1, bearable_count), True, key=lambda count: enough(*self.after(number, count)))
 
-    def difference(self, action: Action) -> float:
+    def difference(self, action: LoadIndex) -> float:
         """By how much we exceed them, with all that is chosen."""
         return index_difference(action, self.ours, self.theirs, self.config)
 
-    def card(self, number: int, action: Action, enough: Holds, forbidden: Holds | None = None) -> ReportCard:
+    def card(self, number: int, action: LoadIndex, enough: Holds, forbidden: Holds | None = None) -> ReportCard:
         """The report card of a candidate."""
         return self._card(number, *self._count_and_difference(number, action, enough, forbidden))
 
     def cards(
-        self, numbers: Iterable[int], action: Action, enough: Holds, forbidden: Holds | None = None
+        self, numbers: Iterable[int], action: LoadIndex, enough: Holds, forbidden: Holds | None = None
     ) -> dict[int, ReportCard]:
         """The report cards of those candidates of which some client may move; the others are noted as left.
 
@@ -318,7 +318,7 @@ class Workspace:
         )
 
     def _count_and_difference(
-        self, number: int, action: Action, enough: Holds, forbidden: Holds | None
+        self, number: int, action: LoadIndex, enough: Holds, forbidden: Holds | None
     ) -> tuple[int, float]:
         count = self.needed_count(number, self.bearable_count(number, forbidden), enough)
         return count, index_difference(action, *self.after(number, count), self.config)
@@ -368,7 +368,7 @@ class Workspace:
         """Do not consider a candidate again."""
         del self.open[number]
 
-    def plan(self, action: Action, stopped: str) -> OffloadPlan | NoAction:
+    def plan(self, action: LoadIndex, stopped: str) -> OffloadPlan | NoAction:
         """The plan, or why there is none."""
         if not self.moves:
             return NoAction(Reason.NOTHING_HELPS if self.interests else Reason.NO_CLIENTS, stopped)

@@ -19,7 +19,7 @@ from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.profiles import Sample
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason
 from trimtab.policies.padres.offload import Aim, OffloadPlan, Workspace, choose
 from trimtab.policies.padres.offload_match import relieve_by_matching
 
@@ -35,17 +35,17 @@ def plan_input_offload(
     if sample.sample_count == 0:
         return NoAction(Reason.NO_SAMPLE)
     work = Workspace(ours, theirs, sample, their_filters, config)
-    aim = Aim(Action.INPUT, ours, config)
+    aim = Aim(LoadIndex.INPUT, ours, config)
 
     while True:
         if aim.reached(work.ours, work.theirs):
-            return work.plan(Action.INPUT, "the input ratios meet")
+            return work.plan(LoadIndex.INPUT, "the input ratios meet")
         if work.room_count <= 0:
-            return work.plan(Action.INPUT, "as many clients as one session moves")
-        cards = work.cards([number for number in work.open if work.is_top(number)], Action.INPUT, aim.reached)
+            return work.plan(LoadIndex.INPUT, "as many clients as one session moves")
+        cards = work.cards([number for number in work.open if work.is_top(number)], LoadIndex.INPUT, aim.reached)
         number = choose(
             cards,
-            work.difference(Action.INPUT),
+            work.difference(LoadIndex.INPUT),
             overloaded=aim.still_overloaded(work.ours),
             prefer=lambda card: card.reduced_rate_per_s,
         )
@@ -62,5 +62,5 @@ def plan_input_offload(
             break
         work.take(number, cards[number], "input")
     if aim.still_overloaded(work.ours):
-        return work.plan(Action.INPUT, relieve_by_matching(work))
-    return work.plan(Action.INPUT, "no candidate brings the input ratios closer together")
+        return work.plan(LoadIndex.INPUT, relieve_by_matching(work))
+    return work.plan(LoadIndex.INPUT, "no candidate brings the input ratios closer together")

@@ -18,7 +18,7 @@ from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.profiles import Sample
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction
+from trimtab.policies.padres.decisions import LoadIndex, NoAction
 from trimtab.policies.padres.offload import OffloadPlan, Workspace, index_difference, overload_measure
 
 
@@ -31,9 +31,9 @@ def plan_match_offload(
 ) -> OffloadPlan | NoAction:
     """Which clients to move so that the matching delays of the two brokers meet, or the overload ends."""
     work = Workspace(ours, theirs, sample, their_filters, config)
-    if overload_measure(Action.MATCH, ours) > config.higher_overload_ratio:
-        return work.plan(Action.MATCH, relieve_by_matching(work))
-    return work.plan(Action.MATCH, _level_matching_delays(work))
+    if overload_measure(LoadIndex.MATCH, ours) > config.higher_overload_ratio:
+        return work.plan(LoadIndex.MATCH, relieve_by_matching(work))
+    return work.plan(LoadIndex.MATCH, _level_matching_delays(work))
 
 
 def relieve_by_matching(work: Workspace) -> str:
@@ -42,13 +42,13 @@ def relieve_by_matching(work: Workspace) -> str:
     threshold_ratio = work.config.lower_overload_ratio
 
     def enough(ours: BrokerResources, _theirs: BrokerResources) -> bool:
-        return overload_measure(Action.MATCH, ours) < threshold_ratio
+        return overload_measure(LoadIndex.MATCH, ours) < threshold_ratio
 
     while not enough(work.ours, work.theirs):
         number = work.least_traffic() if work.room_count > 0 else None
         if number is None:
             return "no client is left that the accepting broker can bear"
-        card = work.card(number, Action.MATCH, enough)
+        card = work.card(number, LoadIndex.MATCH, enough)
         if card.clients:
             work.take(number, card, "match, overloaded")
         else:
@@ -62,14 +62,14 @@ def _level_matching_delays(work: Workspace) -> str:
     config = work.config
 
     def enough(ours: BrokerResources, theirs: BrokerResources) -> bool:
-        return index_difference(Action.MATCH, ours, theirs, config) < config.balance_difference
+        return index_difference(LoadIndex.MATCH, ours, theirs, config) < config.balance_difference
 
     while not enough(work.ours, work.theirs):
         number = work.least_traffic() if work.room_count > 0 else None
         if number is None:
             return "no client is left whose move brings the matching delays closer together"
-        card = work.card(number, Action.MATCH, enough)
-        if card.clients and abs(card.difference) < abs(work.difference(Action.MATCH)):
+        card = work.card(number, LoadIndex.MATCH, enough)
+        if card.clients and abs(card.difference) < abs(work.difference(LoadIndex.MATCH)):
             work.take(number, card, "match")
         else:
             work.leave(

@@ -27,7 +27,7 @@ from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.profiles import Sample
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason
 from trimtab.policies.padres.offload import (
     Aim,
     OffloadPlan,
@@ -59,7 +59,7 @@ def plan_output_offload(
     if sample.sample_count == 0:
         return NoAction(Reason.NO_SAMPLE)
     work = Workspace(ours, theirs, sample, their_filters, config)
-    aim = Aim(Action.OUTPUT, ours, config)
+    aim = Aim(LoadIndex.OUTPUT, ours, config)
 
     already_swung = theirs.input_utilization_ratio - ours.input_utilization_ratio > config.local_ratio_threshold
 
@@ -74,24 +74,28 @@ def plan_output_offload(
         return their_excess > config.local_ratio_threshold and not aim.still_overloaded(work.ours)
 
     def chosen_of(cards: dict[int, ReportCard], prefer: Callable[[ReportCard], float]) -> int | None:
-        return choose(cards, work.difference(Action.OUTPUT), overloaded=aim.still_overloaded(work.ours), prefer=prefer)
+        return choose(
+            cards, work.difference(LoadIndex.OUTPUT), overloaded=aim.still_overloaded(work.ours), prefer=prefer
+        )
 
     while True:
         if aim.reached(work.ours, work.theirs):
-            return work.plan(Action.OUTPUT, "the output ratios meet")
+            return work.plan(LoadIndex.OUTPUT, "the output ratios meet")
         if work.room_count <= 0:
-            return work.plan(Action.OUTPUT, "as many clients as one session moves")
-        cards = work.cards([n for n in work.open if work.is_covered(n)], Action.OUTPUT, aim.reached, raises_their_input)
+            return work.plan(LoadIndex.OUTPUT, "as many clients as one session moves")
+        cards = work.cards(
+            [n for n in work.open if work.is_covered(n)], LoadIndex.OUTPUT, aim.reached, raises_their_input
+        )
         number, step = _first_of_types(work, cards, chosen_of)
         if number is None:
             _leave_all(work, cards, "covered, but would not bring the output ratios closer together")
             cards = work.cards(
-                [n for n in work.open if not work.is_covered(n)], Action.OUTPUT, aim.reached, swings_the_input
+                [n for n in work.open if not work.is_covered(n)], LoadIndex.OUTPUT, aim.reached, swings_the_input
             )
             number, step = chosen_of(cards, _gamma_of_card), "output, phase II"
         if number is None:
             _leave_all(work, cards, "not covered, and would not bring the output ratios closer together")
-            return work.plan(Action.OUTPUT, "no candidate brings the output ratios closer together")
+            return work.plan(LoadIndex.OUTPUT, "no candidate brings the output ratios closer together")
         work.take(number, cards.pop(number), step)
         _leave_all(work, cards, "another one was the better choice, and then the output ratios met")
 

@@ -8,7 +8,7 @@ from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources, LoadChange, after_change
 from trimtab.load.profiles import Sample, and_not, union
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction
+from trimtab.policies.padres.decisions import LoadIndex, NoAction
 from trimtab.policies.padres.offload import OffloadPlan
 from trimtab.policies.padres.offload_input import plan_input_offload
 from trimtab.policies.padres.offload_match import plan_match_offload
@@ -16,7 +16,7 @@ from trimtab.policies.padres.offload_output import plan_output_offload
 
 
 def plan_offload(
-    action: Action,
+    action: LoadIndex,
     ours: BrokerResources,
     theirs: BrokerResources,
     sample: Sample,
@@ -27,9 +27,9 @@ def plan_offload(
     """Which clients to move to another broker in order to balance an index; `their_filters` is the covering set of all
     that the other broker's routing table holds, so that what it receives anyway is known."""
     algorithm = {
-        Action.INPUT: plan_input_offload,
-        Action.MATCH: plan_match_offload,
-        Action.OUTPUT: plan_output_offload,
+        LoadIndex.INPUT: plan_input_offload,
+        LoadIndex.MATCH: plan_match_offload,
+        LoadIndex.OUTPUT: plan_output_offload,
     }[action]
     return algorithm(ours, theirs, sample, their_filters, config)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from trimtab.load.estimation import BrokerResources
-from trimtab.policies.padres.decisions import Action, NoAction, Reason, Status
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason, Status
 from trimtab.policies.padres.detection import CandidateCard, Trigger
 from trimtab.policies.padres.detection_global import GlobalTrigger
 from trimtab.policies.padres.mediation_events import SessionEnded, StartSampling
@@ -16,10 +16,10 @@ from trimtab.policies.padres.offload import OffloadPlan, ReportCard
 from trimtab.policies.padres.snapshot import BrokerLoad, ClusterLoad, KnownBroker, KnownCluster
 from trimtab.protocol.records import SessionRecord
 
-_INDEX: Final[dict[Action, Literal["input", "matching", "output"]]] = {
-    Action.INPUT: "input",
-    Action.MATCH: "matching",
-    Action.OUTPUT: "output",
+_INDEX: Final[dict[LoadIndex, Literal["input", "matching", "output"]]] = {
+    LoadIndex.INPUT: "input",
+    LoadIndex.MATCH: "matching",
+    LoadIndex.OUTPUT: "output",
 }
 
 CARDS_MAX_COUNT: Final = 50
@@ -202,7 +202,7 @@ class ClusterSessionBook:
         if session != self._session or not session.startswith(f"{self._head}/") or trigger is None or before is None:
             return []
         theirs = known[self._cluster].load if self._cluster in known else None
-        action = next((card.action for card in trigger.cards if card.broker == self._cluster), Action.INPUT)
+        action = next((card.action for card in trigger.cards if card.broker == self._cluster), LoadIndex.INPUT)
         return [
             SessionRecord(
                 session=session,

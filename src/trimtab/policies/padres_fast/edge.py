@@ -15,14 +15,14 @@ from trimtab.language import Filter, Value
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.slope import SlopeMeter
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     ClientCame,
     ClientLeft,
     ClientStayed,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Tell,
@@ -32,7 +32,7 @@ from trimtab.policies.api import (
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.detection import overload_action
-from trimtab.policies.padres.load_report import LoadTelling
+from trimtab.policies.padres.load_report import LoadReporter
 from trimtab.policies.padres.measured_load import resources_of
 from trimtab.policies.padres.messages import (
     LB_CONTROL,
@@ -66,12 +66,12 @@ of a publication."""
 class FastEdge:
     """What an edge-broker does."""
 
-    def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
+    def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
         self.observes = False
         self._host = host
         self._config = config
-        self._telling = LoadTelling(host, cluster, config, REFRESH_PERIOD_S, now_s)
+        self._telling = LoadReporter(host, cluster, config, REFRESH_PERIOD_S, now_s)
         self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
         self._next_read_s = now_s + rng.uniform(0.0, READ_EVERY_S)
         self._held_by: tuple[str, str] | None = None
@@ -82,11 +82,11 @@ class FastEdge:
         self._told: dict[str, tuple[int, dict[str, tuple[Filter, ...]]]] = {}
         """For each head the number of the last answer, and the clients that it knows of after it."""
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to what is said to this broker."""
         return [Listen("control", control_filter(self._host.name))]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         return [Unlisten("control")]
 
@@ -96,11 +96,11 @@ class FastEdge:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """The head takes the samples."""
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values) if values.get("class") == LB_CONTROL:
@@ -118,7 +118,7 @@ class FastEdge:
             case _:
                 return []
 
-    def _woken(self, now_s: float) -> list[Action]:
+    def _woken(self, now_s: float) -> list[AgentAction]:
         if now_s < self._next_read_s:
             return []
         self._next_read_s = now_s + READ_EVERY_S
@@ -129,7 +129,7 @@ class FastEdge:
 
     # ---- what a head asks for ----
 
-    def _received(self, message: AnyControl, now_s: float) -> list[Action]:
+    def _received(self, message: AnyControl, now_s: float) -> list[AgentAction]:
         match message:
             case ProfileRequest():
                 return self._asked(message, now_s)
@@ -147,7 +147,7 @@ class FastEdge:
             case _:  # late, repeated, or not for this part
                 return []
 
-    def _asked(self, request: ProfileRequest, now_s: float) -> list[Action]:
+    def _asked(self, request: ProfileRequest, now_s: float) -> list[AgentAction]:
         asking = (request.sender, request.session)
         if self._held_by not in (None, asking) and now_s < self._held_until_s:
             busy = ProfileReply(session=request.session, sender=self._host.name, status=Status.BUSY)
@@ -179,7 +179,7 @@ class FastEdge:
         """The load, with the matching delay that the present number of subscriptions means."""
         return self._slope.with_slope(resources_of(self._host, self._host.load(now_s)), now_s)
 
-    def _move_ended(self, client: str, cause: str, *, stayed: bool) -> list[Action]:
+    def _move_ended(self, client: str, cause: str, *, stayed: bool) -> list[AgentAction]:
         held = self._held_by
         if held is None or cause != held[1] or client not in self._waiting:
             return []

@@ -25,11 +25,11 @@ import msgspec
 from trimtab.language import Filter, Value
 from trimtab.load.estimation import BrokerResources, with_matching_delay_like
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     ClientSubscribed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Note,
@@ -38,7 +38,7 @@ from trimtab.policies.api import (
     Woken,
 )
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action as Index
+from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import NoAction, Status
 from trimtab.policies.padres.detection import index_differences, overload_action
 from trimtab.policies.padres.messages import (
@@ -98,7 +98,7 @@ class _Phase(Enum):
 class FastHead:
     """What a cluster-head does."""
 
-    def __init__(self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
+    def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
         self.observes = True
         self.known: dict[str, KnownBroker] = {}
@@ -126,14 +126,14 @@ class FastHead:
         self._running: FastSession | None = None
         self._next_detection_s = now_s + rng.uniform(0.0, DETECT_EVERY_S)
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to the load of all brokers and to what is said to this one."""
         return [
             Listen("control", control_filter(self._host.name)),
             Listen("load of all", Filter.where({"class": LOCAL_PIE})),
         ]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         return [*self._release(), Unlisten("control"), Unlisten("load of all")]
 
@@ -143,12 +143,12 @@ class FastHead:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication passed."""
         self._window.saw(publication, values, now_s)
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values) if values.get("class") == LOCAL_PIE:
@@ -163,7 +163,7 @@ class FastHead:
             case _:
                 return []
 
-    def _send_to_edge(self, clients: Sequence[str]) -> list[Action]:
+    def _send_to_edge(self, clients: Sequence[str]) -> list[AgentAction]:
         """Subscribers that came to the head go to an edge-broker of its cluster that is not overloaded, at random."""
         edges = [entry.load for _, entry in sorted(self.known.items()) if entry.load.cluster == self.cluster]
         names = [load.broker for load in edges if load.status == Status.OK] or [load.broker for load in edges]
@@ -171,8 +171,8 @@ class FastHead:
 
     # ---- detection ----
 
-    def _woken(self, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _woken(self, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         if self._phase == _Phase.COLLECTING and now_s >= self._deadline_s:
             actions += self._plan(now_s)
         elif self._phase == _Phase.MOVING and now_s >= self._deadline_s:
@@ -183,7 +183,7 @@ class FastHead:
             actions += self._detect(now_s)
         return actions
 
-    def _detect(self, now_s: float) -> list[Action]:
+    def _detect(self, now_s: float) -> list[AgentAction]:
         self.known = still_believed(self.known, now_s, self._config.pie_lifetime_periods * REFRESH_PERIOD_S)
         actions = self._tell_finished(now_s) if self._finished and now_s >= self._finished.end_s + SETTLE_S else []
         if self._phase != _Phase.IDLE or now_s < self._not_before_s:
@@ -202,7 +202,7 @@ class FastHead:
 
     # ---- sessions ----
 
-    def _ask(self, now_s: float) -> list[Action]:
+    def _ask(self, now_s: float) -> list[AgentAction]:
         self._sessions_count += 1
         self._session = f"{self._host.name}/{self._life}/fast{self._sessions_count}"
         self._phase, self._begin_s, self._deadline_s = _Phase.COLLECTING, now_s, now_s + COLLECT_MAX_S
@@ -216,7 +216,7 @@ class FastHead:
             for name in self._asked
         ]
 
-    def _received(self, message: AnyControl, now_s: float) -> list[Action]:
+    def _received(self, message: AnyControl, now_s: float) -> list[AgentAction]:
         is_ours = message.session == self._session
         match message:
             case ProfileReply(sender=sender) if is_ours and self._phase == _Phase.COLLECTING:
@@ -245,7 +245,7 @@ class FastHead:
         clients.update((told.client, told.filters) for told in reply.came)
         self._served[reply.sender] = (reply.number, clients)
 
-    def _plan(self, now_s: float) -> list[Action]:
+    def _plan(self, now_s: float) -> list[AgentAction]:
         members = self._members(now_s)
         plan = plan_cluster(members, self._config)
         if isinstance(plan, NoAction):
@@ -308,7 +308,7 @@ class FastHead:
             stopped=plan.stopped,
         )
 
-    def _end(self, now_s: float) -> list[Action]:
+    def _end(self, now_s: float) -> list[AgentAction]:
         self._phase = _Phase.IDLE
         self._not_before_s = now_s + self._wait_s
         self._hits_count = 0
@@ -319,7 +319,7 @@ class FastHead:
             self._running = None
         return actions
 
-    def _release(self) -> list[Action]:
+    def _release(self) -> list[AgentAction]:
         held = [name for name, reply in self._replies.items() if reply.status == Status.OK]
         self._replies = {}
         return [
@@ -327,7 +327,7 @@ class FastHead:
             for name in held
         ]
 
-    def _tell_finished(self, now_s: float) -> list[Action]:
+    def _tell_finished(self, now_s: float) -> list[AgentAction]:
         session, self._finished = self._finished, None
         if session is None:
             return []
@@ -351,7 +351,7 @@ def largest_difference(cluster: str, loads: Sequence[BrokerLoad], config: Padres
     ...         output_utilization_ratio=0.0, matching_delay_s=0.0)
     >>> loads = [load("B11", "B10", 0.5), load("B21", "B20", 0.25)]
     >>> largest_difference("B10", loads, PadresConfig()), largest_difference("B20", loads, PadresConfig())[0]
-    ((2.5, <Action.INPUT: 'input'>), 0.0)
+    ((2.5, <LoadIndex.INPUT: 'input'>), 0.0)
     """
     found, index, owner = 0.0, Index.INPUT, ""
     for ours in sorted(loads, key=lambda load: load.broker):

@@ -23,7 +23,7 @@ import msgspec
 from trimtab.load.estimation import BrokerResources, LoadChange, after_change
 from trimtab.load.profiles import Sample, only_once, union
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.decisions import Action, NoAction, Reason
+from trimtab.policies.padres.decisions import LoadIndex, NoAction, Reason
 
 _STEPS_MAX_COUNT: Final = 4_000
 """Each step moves a group; some hundred to a thousand level a cluster of thousands of clients."""
@@ -67,19 +67,19 @@ class ClusterPlan(msgspec.Struct, frozen=True):
     stopped: str
 
 
-def indices(broker: BrokerResources, config: PadresConfig) -> dict[Action, float]:
+def indices(broker: BrokerResources, config: PadresConfig) -> dict[LoadIndex, float]:
     """The three indices on one scale: a difference of 0.1 means as much in each."""
     return {
-        Action.INPUT: broker.input_utilization_ratio,
-        Action.MATCH: broker.matching_delay_s / config.delay_normalization_s,
-        Action.OUTPUT: broker.output_utilization_ratio,
+        LoadIndex.INPUT: broker.input_utilization_ratio,
+        LoadIndex.MATCH: broker.matching_delay_s / config.delay_normalization_s,
+        LoadIndex.OUTPUT: broker.output_utilization_ratio,
     }
 
 
 def unevenness(brokers: Sequence[BrokerResources], config: PadresConfig) -> float:
     """The sum of the squared distances of all indices from their means."""
     total = 0.0
-    for action in Action:
+    for action in LoadIndex:
         values = [indices(broker, config)[action] for broker in brokers]
         mean = sum(values) / len(values)
         total += sum((value - mean) ** 2 for value in values)
@@ -89,7 +89,7 @@ def unevenness(brokers: Sequence[BrokerResources], config: PadresConfig) -> floa
 def spread(brokers: Sequence[BrokerResources], config: PadresConfig) -> float:
     """The largest difference between two brokers in any index."""
     values = [indices(broker, config) for broker in brokers]
-    return max(max(each[action] for each in values) - min(each[action] for each in values) for action in Action)
+    return max(max(each[action] for each in values) - min(each[action] for each in values) for action in LoadIndex)
 
 
 class _Group:
@@ -117,7 +117,7 @@ class _Trial(msgspec.Struct, frozen=True):
     extra_per_s: float
 
 
-class _Place:
+class _Target:
     """A broker while a plan is made: the estimates of `load/estimation.py` as plain numbers."""
 
     def __init__(self, member: Member, config: PadresConfig) -> None:
@@ -172,7 +172,7 @@ class _Cluster:
     def __init__(self, members: Sequence[Member], config: PadresConfig) -> None:
         self.config = config
         self.names = [member.broker for member in members]
-        self.places = [_Place(member, config) for member in members]
+        self.places = [_Target(member, config) for member in members]
         self.origins: dict[str, int] = {}
         self.targets: dict[str, int] = {}
 

@@ -8,15 +8,15 @@ from typing import Any, Final, Literal
 import msgspec
 
 from trimtab.load.estimation import BrokerResources
-from trimtab.policies.padres.decisions import Action
+from trimtab.policies.padres.decisions import LoadIndex
 from trimtab.policies.padres.snapshot import BrokerLoad
 from trimtab.policies.padres_fast.joint_plan import ClusterMove
 from trimtab.protocol.records import SessionRecord
 
-_INDEX: Final[dict[Action, Literal["input", "matching", "output"]]] = {
-    Action.INPUT: "input",
-    Action.MATCH: "matching",
-    Action.OUTPUT: "output",
+_INDEX: Final[dict[LoadIndex, Literal["input", "matching", "output"]]] = {
+    LoadIndex.INPUT: "input",
+    LoadIndex.MATCH: "matching",
+    LoadIndex.OUTPUT: "output",
 }
 
 
@@ -24,7 +24,7 @@ class FastSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session: what was planned and ordered, and the loads of all brokers before and as estimated."""
 
     session: str
-    index: Action
+    index: LoadIndex
     begin_s: float
     end_s: float
     moves: tuple[ClusterMove, ...]

@@ -15,15 +15,15 @@ from typing import Protocol
 
 from trimtab.language import Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     Announce,
     ClientCame,
     ClientLeft,
     ClientStayed,
     Heard,
-    Host,
     Listen,
     NeighboursChanged,
     PublisherTurned,
@@ -53,15 +53,15 @@ class Part(Protocol):
         """The tag for a publication of a client here; empty if it is not traced."""
         ...
 
-    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[Action]:
+    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[AgentAction]:
         """A publication with a tag was matched."""
         ...
 
-    def heard(self, message: AnyRelocation, now_s: float) -> list[Action]:
+    def heard(self, message: AnyRelocation, now_s: float) -> list[AgentAction]:
         """A neighbour's agent says something."""
         ...
 
-    def round_trips(self, told: RoundTripsTold, now_s: float) -> list[Action]:
+    def round_trips(self, told: RoundTripsTold, now_s: float) -> list[AgentAction]:
         """A publisher has measured round-trip times."""
         ...
 
@@ -69,7 +69,7 @@ class Part(Protocol):
         """A publisher's stream comes from another side from now on."""
         ...
 
-    def woken(self, now_s: float) -> list[Action]:
+    def woken(self, now_s: float) -> list[AgentAction]:
         """A time that was asked for has come."""
         ...
 
@@ -86,7 +86,7 @@ class Part(Protocol):
 class Desk:
     """What the parts share: the broker, the settings, the publishers, and a way to say things."""
 
-    def __init__(self, config: RelocationConfig, host: Host, rng: Random) -> None:
+    def __init__(self, config: RelocationConfig, host: AgentHost, rng: Random) -> None:
         self.config = config
         self.host = host
         self.rng = rng
@@ -130,13 +130,13 @@ class RelocationAgent:
         """What tracing keeps in memory, about."""
         return 0 if self._part is None else self._part.kept_bytes
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         """Announce what this agent says, and listen to the neighbours' agents."""
         self._desk = Desk(self.config, host, self._rng)
         self._part = PopPart(self._desk) if self.config.algorithm == "pop" else GrapePart(self._desk)
         return [Announce(announced_by(host.name)), *self._listen()]
 
-    def _listen(self) -> list[Action]:
+    def _listen(self) -> list[AgentAction]:
         assert self._desk is not None
         host = self._desk.host
         neighbours = host.neighbours()
@@ -168,19 +168,19 @@ class RelocationAgent:
         self.traced_count += bool(tag)
         return tag
 
-    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[Action]:
+    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[AgentAction]:
         """A publication with a tag was matched."""
         return [] if self._part is None else self._part.traced(tag, publication, way, now_s)
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """Publications without a tag are of no interest."""
         return []
 
     # ---- events ----
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         desk, part = self._desk, self._part
         if desk is None or part is None:

@@ -30,7 +30,7 @@ from trimtab.policies.relocation.grape_selection import (
     shown,
     total_message_counts,
 )
-from trimtab.policies.relocation.grape_tracing import BrokerTrace, Room
+from trimtab.policies.relocation.grape_tracing import BrokerTrace, Headroom
 from trimtab.policies.relocation.trace_tree import TraceTree
 
 
@@ -91,7 +91,7 @@ def path_changes(tree: TraceTree, to_broker: str, publications_per_s: float) -> 
     return tuple(changes)
 
 
-def has_room(room: Room | None, change: PathChange, bearable_ratio: float) -> bool:
+def has_room(room: Headroom | None, change: PathChange, bearable_ratio: float) -> bool:
     """Whether a broker can bear a change; one whose load does not rise always can, one that tells nothing cannot."""
     if change.input_per_s <= 0 and change.output_per_s <= 0:
         return True
@@ -104,7 +104,7 @@ def has_room(room: Room | None, change: PathChange, bearable_ratio: float) -> bo
 
 def place_jointly(publishers: Sequence[TracedPublisher], config: RelocationConfig) -> dict[str, JointPlacement]:
     """Where each publisher goes, the one that saves most first."""
-    rooms: dict[str, Room] = {}
+    rooms: dict[str, Headroom] = {}
     for each in publishers:
         rooms.update({trace.broker: trace.room for trace in each.traces if trace.room is not None})
     factors = dict.fromkeys(rooms, 1.0)
@@ -123,10 +123,10 @@ def place_jointly(publishers: Sequence[TracedPublisher], config: RelocationConfi
     return placed
 
 
-def delay_factor(before: Room, after: Room) -> float:
+def delay_factor(before: Headroom, after: Headroom) -> float:
     """By how much matching and its queue take longer when a broker's input changes (M/M/1); at most tenfold a change.
 
-    >>> room = Room(input_rate_per_s=50, matching_delay_s=0.01, output_rate_bytes_per_s=0, bandwidth_bytes_per_s=1,
+    >>> room = Headroom(input_rate_per_s=50, matching_delay_s=0.01, output_rate_bytes_per_s=0, bandwidth_bytes_per_s=1,
     ...     publication_bytes=1)
     >>> delay_factor(room, room.with_more(25, 0))
     2.0
@@ -153,7 +153,7 @@ def _messages_saved_per_s(each: TracedPublisher, tree: TraceTree) -> float:
 
 
 def _place_one(
-    each: TracedPublisher, tree: TraceTree, rooms: Mapping[str, Room], config: RelocationConfig
+    each: TracedPublisher, tree: TraceTree, rooms: Mapping[str, Headroom], config: RelocationConfig
 ) -> JointPlacement:
     """The best placement with room: first among those that the weight keeps, then among the others."""
     if not any(trace.deliveries_count for trace in tree.traces):

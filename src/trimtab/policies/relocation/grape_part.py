@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trimtab.policies.api import Action, AskRoundTrips, RoundTripsTold, Way
+from trimtab.policies.api import AgentAction, AskRoundTrips, RoundTripsTold, Way
 from trimtab.policies.relocation.decisions import Placement, Reason, Stay
 from trimtab.policies.relocation.grape_joint import TracedPublisher, place_jointly
 from trimtab.policies.relocation.grape_selection import round_trips_wanted, select_broker
 from trimtab.policies.relocation.grape_tracing import Ask, BrokerTrace, Collected, GrapeTraces
-from trimtab.policies.relocation.headroom import Rooms
+from trimtab.policies.relocation.headroom import HeadroomRequests
 from trimtab.policies.relocation.messages import (
     AnyRelocation,
     Echo,
     EchoAnswer,
-    RoomAnswer,
-    RoomRequest,
+    HeadroomAnswer,
+    HeadroomRequest,
     TraceAnswer,
     TraceRequest,
 )
@@ -57,7 +57,7 @@ class GrapePart:
         self._desk = desk
         self._traces = GrapeTraces(desk.config)
         self._delays = OwnDelays(desk.host)
-        self._rooms = Rooms(desk)
+        self._rooms = HeadroomRequests(desk)
         self._is_joint = desk.config.algorithm == "grape-joint"
         self._began_s: dict[str, float] = {}
         """By publisher: when its present session began."""
@@ -76,7 +76,7 @@ class GrapePart:
         standing.traced_count += 1
         return standing.evidence
 
-    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[Action]:
+    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[AgentAction]:
         """A publication of a session goes its way; at the publisher's broker it may be the last one."""
         publisher, _ = publication
         echo = self._ask_for_echo(way, now_s)
@@ -93,14 +93,14 @@ class GrapePart:
             news = [*news, *self._traces.asked(tag, publisher, "", 0, now_s)]
         return [*echo, *self._go_on(news, now_s)]
 
-    def _ask_for_echo(self, way: Way, now_s: float) -> list[Action]:
+    def _ask_for_echo(self, way: Way, now_s: float) -> list[AgentAction]:
         if not self._delays.sample(now_s):
             return []
         name = self._delays.to_be_asked(way.neighbours, now_s)
         return [] if name is None else [self._desk.tell(Echo(sender=self._desk.host.name, sent_s=now_s), name)]
 
-    def _go_on(self, news: list[Ask | Collected], now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _go_on(self, news: list[Ask | Collected], now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         here = self._desk.host.name
         for each in news:
             publisher = each.publisher
@@ -135,7 +135,7 @@ class GrapePart:
             room=self._rooms.room(now_s) if self._is_joint else None,
         )
 
-    def heard(self, message: AnyRelocation, now_s: float) -> list[Action]:
+    def heard(self, message: AnyRelocation, now_s: float) -> list[AgentAction]:
         """A neighbour asks for a session, answers, or asks for room."""
         match message:
             case TraceRequest(sender=sender, publisher=publisher, session=session, sent_count=count):
@@ -148,9 +148,9 @@ class GrapePart:
             case EchoAnswer():
                 self._delays.echoed(message, now_s)
                 return []
-            case RoomRequest():
+            case HeadroomRequest():
                 return self._rooms.asked(message, now_s)
-            case RoomAnswer():
+            case HeadroomAnswer():
                 placement = self._rooms.answered(message, now_s)
                 if isinstance(placement, list):
                     return placement
@@ -162,7 +162,7 @@ class GrapePart:
 
     def _complete(
         self, session: str, publisher: str, traces: tuple[BrokerTrace, ...], missing: tuple[str, ...], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """All that brokers have of a session has come; ask the publisher for round-trip times if they matter."""
         standing, evidence = self._desk.standings.get(publisher), self._evidence.get(publisher)
         if standing is None or evidence is None or standing.evidence != session:
@@ -185,7 +185,7 @@ class GrapePart:
             return [AskRoundTrips(publisher, tuple(wanted), session)]
         return self._select(publisher, now_s)
 
-    def round_trips(self, told: RoundTripsTold, now_s: float) -> list[Action]:
+    def round_trips(self, told: RoundTripsTold, now_s: float) -> list[AgentAction]:
         """The publisher tells how far brokers are; one that it cannot reach is as far as a timeout."""
         evidence = self._evidence.get(told.client)
         standing = self._desk.standings.get(told.client)
@@ -197,7 +197,7 @@ class GrapePart:
         evidence.traced = msgspec.structs.replace(evidence.traced, round_trips_s=round_trips_s)
         return self._select(told.client, now_s)
 
-    def _select(self, publisher: str, now_s: float) -> list[Action]:
+    def _select(self, publisher: str, now_s: float) -> list[AgentAction]:
         standing, evidence = self._desk.standings[publisher], self._evidence[publisher]
         assert evidence.traced is not None
         if self._is_joint:
@@ -211,11 +211,11 @@ class GrapePart:
         found = select_broker(tree, traced.aim, traced.round_trips_s, wanted_ratio)
         return self._decided(publisher, standing.evidence, found, now_s)
 
-    def _select_jointly(self, now_s: float) -> list[Action]:
+    def _select_jointly(self, now_s: float) -> list[AgentAction]:
         """Place all publishers whose sessions are complete, and ask for room on the way of each that is to move."""
         self._joint_at_s = None
         ready = [each.traced for each in self._evidence.values() if each.is_ready and each.traced is not None]
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         for publisher, joint in place_jointly(ready, self._desk.config).items():
             session = self._desk.standings[publisher].evidence
             found = joint.placement
@@ -226,7 +226,7 @@ class GrapePart:
             actions.append(self._rooms.ask(publisher, session, found, joint.changes))
         return actions
 
-    def _decided(self, publisher: str, session: str, found: Placement | Stay, now_s: float) -> list[Action]:
+    def _decided(self, publisher: str, session: str, found: Placement | Stay, now_s: float) -> list[AgentAction]:
         standing = self._desk.standings.get(publisher)
         self._evidence.pop(publisher, None)
         if standing is None or standing.evidence != session or standing.phase != Phase.SELECTING:
@@ -240,7 +240,7 @@ class GrapePart:
         self._evidence.pop(publisher, None)
         self._began_s.pop(publisher, None)
 
-    def woken(self, now_s: float) -> list[Action]:
+    def woken(self, now_s: float) -> list[AgentAction]:
         """Decide together what is complete, and give up what did not come in time."""
         actions = self._go_on(self._traces.overdue(now_s), now_s)
         if self._joint_at_s is not None and self._joint_at_s <= now_s:

@@ -21,7 +21,7 @@ from trimtab.policies.relocation.config import TRACE_MAX_COUNT, RelocationConfig
 from trimtab.policies.relocation.tags import first_sequence_of
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     """How much a broker carries and can carry, for placements that must not overload it."""
 
     input_rate_per_s: float
@@ -40,7 +40,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         """The share of its bandwidth that is in use."""
         return self.output_rate_bytes_per_s / self.bandwidth_bytes_per_s
 
-    def with_more(self, input_per_s: float, output_per_s: float) -> Room:
+    def with_more(self, input_per_s: float, output_per_s: float) -> Headroom:
         """The same broker with so many more publications a second coming in and going out."""
         return msgspec.structs.replace(
             self,
@@ -74,7 +74,7 @@ class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
     serves_publishers: bool = True
     """Whether publishers may move here: in a PEER network only cluster-heads serve them."""
 
-    room: Room | None = None
+    room: Headroom | None = None
     """Load and capacity, for joint placement."""
 
     @property

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trimtab.policies.api import Action
+from trimtab.policies.api import AgentAction
 from trimtab.policies.relocation.decisions import Placement, Reason, Stay
 from trimtab.policies.relocation.grape_joint import PathChange, has_room
-from trimtab.policies.relocation.grape_tracing import Room
-from trimtab.policies.relocation.messages import RoomAnswer, RoomRequest
+from trimtab.policies.relocation.grape_tracing import Headroom
+from trimtab.policies.relocation.messages import HeadroomAnswer, HeadroomRequest
 
 if TYPE_CHECKING:
     from trimtab.policies.relocation.agent import Desk
@@ -27,7 +27,7 @@ class _Promise(msgspec.Struct, frozen=True):
     ends_s: float
 
 
-class Rooms:
+class HeadroomRequests:
     """What one broker has promised, and what it has asked for."""
 
     def __init__(self, desk: Desk) -> None:
@@ -36,11 +36,11 @@ class Rooms:
         self._asked: dict[str, Placement] = {}
         """By session: placements that wait for room."""
 
-    def room(self, now_s: float) -> Room:
+    def room(self, now_s: float) -> Headroom:
         """The broker's load, with what it has promised and what has not come yet."""
         host = self._desk.host
         load, capacity = host.load(now_s), host.capacity()
-        room = Room(
+        room = Headroom(
             input_rate_per_s=load.input_rate_per_s,
             matching_delay_s=load.matching_delay_s,
             output_rate_bytes_per_s=load.output_rate_bytes_per_s,
@@ -53,15 +53,15 @@ class Rooms:
             room = room.with_more(max(change.input_per_s, 0.0), max(change.output_per_s, 0.0))
         return room
 
-    def ask(self, publisher: str, session: str, placement: Placement, changes: tuple[PathChange, ...]) -> Action:
+    def ask(self, publisher: str, session: str, placement: Placement, changes: tuple[PathChange, ...]) -> AgentAction:
         """Ask the brokers on a path for room, this one being the first on it."""
         while len(self._asked) >= self._desk.config.traces_max_count:
             del self._asked[next(iter(self._asked))]
         self._asked[session] = placement
-        request = RoomRequest(sender=self._desk.host.name, publisher=publisher, session=session, changes=changes)
+        request = HeadroomRequest(sender=self._desk.host.name, publisher=publisher, session=session, changes=changes)
         return self._desk.tell(request, changes[1].broker, session)
 
-    def asked(self, request: RoomRequest, now_s: float) -> list[Action]:
+    def asked(self, request: HeadroomRequest, now_s: float) -> list[AgentAction]:
         """Promise room and pass the request on, or answer: the last one for all, or one that has none."""
         here = self._desk.host.name
         brokers = [change.broker for change in request.changes]
@@ -76,10 +76,12 @@ class Rooms:
             if place < len(brokers) - 1:
                 onward = msgspec.structs.replace(request, sender=here)
                 return [self._desk.tell(onward, brokers[place + 1], request.session)]
-        answer = RoomAnswer(sender=here, publisher=request.publisher, session=request.session, brokers=back, full=full)
+        answer = HeadroomAnswer(
+            sender=here, publisher=request.publisher, session=request.session, brokers=back, full=full
+        )
         return [self._desk.tell(answer, back[1], request.session)]
 
-    def answered(self, answer: RoomAnswer, now_s: float) -> list[Action] | Placement | Stay:
+    def answered(self, answer: HeadroomAnswer, now_s: float) -> list[AgentAction] | Placement | Stay:
         """Pass an answer back along the path; at the broker that asked, what is decided."""
         here = self._desk.host.name
         if here not in answer.brokers:

@@ -17,7 +17,7 @@ import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.policies.relocation.grape_joint import PathChange
-from trimtab.policies.relocation.grape_tracing import BrokerTrace, Room
+from trimtab.policies.relocation.grape_tracing import BrokerTrace, Headroom
 from trimtab.policies.relocation.pop_selection import Walk
 
 RELOCATION: Final = "RELOCATION"
@@ -86,14 +86,14 @@ class TraceAnswer(RelocationMessage, frozen=True, tag="trace-answer"):
     traces: Annotated[tuple[BrokerTrace, ...], msgspec.Meta(max_length=BROKERS_MAX_COUNT)]
 
 
-class RoomRequest(RelocationMessage, frozen=True, tag="room-request"):
+class HeadroomRequest(RelocationMessage, frozen=True, tag="room-request"):
     """May the publisher move along this path? What it does to each broker is told; each that can bear it keeps room."""
 
     session: str
     changes: Annotated[tuple[PathChange, ...], msgspec.Meta(max_length=BROKERS_MAX_COUNT)]
 
 
-class RoomAnswer(RelocationMessage, frozen=True, tag="room-answer"):
+class HeadroomAnswer(RelocationMessage, frozen=True, tag="room-answer"):
     """All on the path have room, or the broker that has none; passed back along the path."""
 
     session: str
@@ -101,21 +101,21 @@ class RoomAnswer(RelocationMessage, frozen=True, tag="room-answer"):
     full: str = ""
 
 
-class BrokerRoom(RelocationMessage, frozen=True, tag="room"):
+class BrokerHeadroom(RelocationMessage, frozen=True, tag="room"):
     """What the sender carries and can carry, for subscribers that might come."""
 
-    room: Room
+    room: Headroom
 
 
 AnyRelocation: TypeAlias = (
     TraceResult
-    | BrokerRoom
+    | BrokerHeadroom
     | RelocationRequest
     | RelocationAnswer
     | TraceRequest
     | TraceAnswer
-    | RoomRequest
-    | RoomAnswer
+    | HeadroomRequest
+    | HeadroomAnswer
     | Echo
     | EchoAnswer
 )

@@ -19,7 +19,7 @@ from typing import Final
 
 from trimtab.load.indices import smoothed
 from trimtab.load.queue_delay import QueueDelay
-from trimtab.policies.api import Host, QueueReading
+from trimtab.policies.api import AgentHost, QueueReading
 from trimtab.policies.relocation.messages import EchoAnswer
 
 _EVERY_S: Final = 1.0
@@ -41,7 +41,7 @@ _ECHO_EVERY_S: Final = 600.0
 class OwnDelays:
     """Delays of one broker, read now and then."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: AgentHost) -> None:
         self.input_s = 0.0
         self.matching_s = 0.0
         self.outputs_s: dict[str, float] = {}

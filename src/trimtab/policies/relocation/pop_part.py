@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trimtab.policies.api import Action, RoundTripsTold, Way
+from trimtab.policies.api import AgentAction, RoundTripsTold, Way
 from trimtab.policies.relocation.decisions import Placement, Reason, Stay
 from trimtab.policies.relocation.messages import (
     AnyRelocation,
@@ -55,12 +55,12 @@ class PopPart:
         standing.traced_count += 1
         return pop_tag(self._desk.host.name)
 
-    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[Action]:
+    def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[AgentAction]:
         """A tagged publication goes its way; a broker with nobody behind it tells its count at once."""
         result = self._traces.saw(publication, way.source, way.clients_count, way.neighbours, now_s)
         return [] if result is None else self._told(result, now_s)
 
-    def _told(self, result: Result, now_s: float) -> list[Action]:
+    def _told(self, result: Result, now_s: float) -> list[AgentAction]:
         """All counts of a publication are there: tell them upstream, or at the publisher's broker see if it was the
         last one."""
         publisher = result.publisher
@@ -85,7 +85,7 @@ class PopPart:
 
     # ---- selection ----
 
-    def _walk_from_here(self, standing: Standing, now_s: float) -> list[Action]:
+    def _walk_from_here(self, standing: Standing, now_s: float) -> list[AgentAction]:
         here = self._desk.host.name
         step = next_closest(self._profile(standing.publisher), Walk(), here)
         if isinstance(step, Arrival):
@@ -97,7 +97,7 @@ class PopPart:
     def _profile(self, publisher: str) -> Profile:
         return self._traces.profiles.get(publisher, Profile())
 
-    def heard(self, message: AnyRelocation, now_s: float) -> list[Action]:
+    def heard(self, message: AnyRelocation, now_s: float) -> list[AgentAction]:
         """A neighbour's count, a request that walks by, or an answer."""
         match message:
             case TraceResult(sender=sender, publisher=publisher, sequence=sequence, subscribers_count=count):
@@ -110,7 +110,7 @@ class PopPart:
             case _:
                 return []  # GRAPE's: not said in a network with POP
 
-    def _walked_here(self, request: RelocationRequest) -> list[Action]:
+    def _walked_here(self, request: RelocationRequest) -> list[AgentAction]:
         here, publisher = self._desk.host.name, request.publisher
         if self._desk.host.objection_to_coming(publisher):
             arrival, brokers = turned_back(request.walk), request.brokers
@@ -126,7 +126,7 @@ class PopPart:
         )
         return [self._desk.tell(answer, request.sender)]
 
-    def _answered(self, answer: RelocationAnswer, now_s: float) -> list[Action]:
+    def _answered(self, answer: RelocationAnswer, now_s: float) -> list[AgentAction]:
         here, publisher, brokers = self._desk.host.name, answer.publisher, answer.brokers
         if here not in brokers:
             return []
@@ -154,7 +154,7 @@ class PopPart:
 
     # ---- the rest ----
 
-    def round_trips(self, told: RoundTripsTold, now_s: float) -> list[Action]:
+    def round_trips(self, told: RoundTripsTold, now_s: float) -> list[AgentAction]:
         """POP does not ask for these."""
         return []
 
@@ -164,9 +164,9 @@ class PopPart:
         self._taggers.pop(publisher, None)
         self._walks_end_s.pop(publisher, None)
 
-    def woken(self, now_s: float) -> list[Action]:
+    def woken(self, now_s: float) -> list[AgentAction]:
         """Give up what did not come in time."""
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         for result in self._traces.overdue(now_s):
             actions += self._told(result, now_s)
         for publisher in [name for name, ends_s in self._walks_end_s.items() if ends_s <= now_s]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from trimtab.policies.api import Action, Note, RelocatePublisher
+from trimtab.policies.api import AgentAction, Note, RelocatePublisher
 from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.policies.relocation.decisions import Placement, Stay
 from trimtab.protocol.records import RelocationRecord
@@ -86,7 +86,7 @@ class Account:
         self._broker = broker
         self._config = config
 
-    def decide(self, standing: Standing, found: Placement | Stay, now_s: float) -> list[Action]:
+    def decide(self, standing: Standing, found: Placement | Stay, now_s: float) -> list[AgentAction]:
         """Act on a decision: ask for the move, or leave the publisher alone for a while."""
         is_move = isinstance(found, Placement)
         if is_move:
@@ -107,7 +107,7 @@ class Account:
         where = f"moves to {record.to_broker}" if is_move else "stays"
         self.decision = f"{standing.publisher} {where}: {record.reason}"
         self.decided_s = now_s
-        actions: list[Action] = [Note(record)]
+        actions: list[AgentAction] = [Note(record)]
         if isinstance(found, Placement):
             standing.phase = Phase.MOVING
             actions.append(RelocatePublisher(standing.publisher, found.to_broker, standing.evidence))

@@ -16,15 +16,15 @@ from random import Random
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     AgentReport,
     Announce,
     ClientCame,
     ClientLeft,
     ClientStayed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     NeighboursChanged,
@@ -35,9 +35,9 @@ from trimtab.policies.api import (
 from trimtab.policies.padres.messages import life_of
 from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.policies.relocation.decisions import Placement
-from trimtab.policies.relocation.grape_tracing import Room
+from trimtab.policies.relocation.grape_tracing import Headroom
 from trimtab.policies.relocation.messages import (
-    BrokerRoom,
+    BrokerHeadroom,
     announced_by,
     relocation_from_values,
     relocation_to_values,
@@ -60,9 +60,9 @@ class SubscriberAgent:
         self.name = "grape-subscribers"
         self.config = config
         self._rng = rng
-        self._host: Host | None = None
+        self._host: AgentHost | None = None
         self._ears: dict[str, None] = {}
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, Headroom] = {}
         self._groups: dict[frozenset[Filter], GroupCounts] = {}
         self._group_of: dict[str, frozenset[Filter]] = {}
         self._seen_count = 0
@@ -82,14 +82,14 @@ class SubscriberAgent:
         """Whether publications are looked at."""
         return self._host is not None and not self._moving
 
-    def start(self, host: Host, now_s: float) -> list[Action]:
+    def start(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         """Announce what is said to neighbours, and listen to theirs."""
         self._host, self._life = host, life_of(now_s)
         self._next_tell_s = now_s + self._rng.uniform(0.0, TELL_EVERY_S)
         self._rest(now_s)
         return [Announce(announced_by(host.name)), *self._listen(host)]
 
-    def _listen(self, host: Host) -> list[Action]:
+    def _listen(self, host: AgentHost) -> list[AgentAction]:
         neighbours = host.neighbours()
         new = [name for name in neighbours if name not in self._ears]
         old = [name for name in self._ears if name not in neighbours]
@@ -104,7 +104,7 @@ class SubscriberAgent:
         """When room is told next."""
         return self._next_tell_s
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         host = self._host
         if host is None:
@@ -112,13 +112,13 @@ class SubscriberAgent:
         match event:
             case Heard(values=values):
                 message = relocation_from_values(values)
-                if isinstance(message, BrokerRoom):
+                if isinstance(message, BrokerHeadroom):
                     self._rooms[message.sender] = message.room
             case NeighboursChanged():
                 return self._listen(host)
             case Woken() if now_s >= self._next_tell_s:
                 self._next_tell_s = now_s + TELL_EVERY_S
-                told = BrokerRoom(sender=host.name, room=self._room(host, now_s))
+                told = BrokerHeadroom(sender=host.name, room=self._room(host, now_s))
                 return [Tell(relocation_to_values(told, name)) for name in self._ears]
             case ClientCame(client=client):
                 count, _ = self._moves.get(client, (0, 0.0))
@@ -136,7 +136,7 @@ class SubscriberAgent:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """A publication was matched: it counts for every group that wants it."""
         host = self._host
         if host is None or now_s < self._observes_from_s:
@@ -171,7 +171,7 @@ class SubscriberAgent:
         self._seen_count = 0
         self._observes_from_s = now_s + self.config.rest_s
 
-    def _begin(self, host: Host, now_s: float) -> None:
+    def _begin(self, host: AgentHost, now_s: float) -> None:
         groups: dict[frozenset[Filter], list[str]] = {}
         for client in host.clients():
             groups.setdefault(frozenset(host.filters_of(client)), []).append(client)
@@ -181,9 +181,9 @@ class SubscriberAgent:
         oldest_s = now_s - self.config.move_memory_s
         self._moves = {client: each for client, each in self._moves.items() if each[1] > oldest_s}
 
-    def _room(self, host: Host, now_s: float) -> Room:
+    def _room(self, host: AgentHost, now_s: float) -> Headroom:
         load, capacity = host.load(now_s), host.capacity()
-        return Room(
+        return Headroom(
             input_rate_per_s=load.input_rate_per_s,
             matching_delay_s=load.matching_delay_s,
             output_rate_bytes_per_s=load.output_rate_bytes_per_s,
@@ -191,12 +191,12 @@ class SubscriberAgent:
             publication_bytes=host.publication_bytes(),
         )
 
-    def _decide(self, host: Host, now_s: float) -> list[Action]:
+    def _decide(self, host: AgentHost, now_s: float) -> list[AgentAction]:
         over_s = max(now_s - self._began_s, 1e-9)
         self._rest(now_s)
         self._rounds_count += 1
         cause = f"{host.name}/{self._life}/subscribers{self._rounds_count}"
-        actions: list[Action] = []
+        actions: list[AgentAction] = []
         for group in sorted(self._groups.values(), key=lambda each: (-each.wanted_count, each.clients)):
             moves_count = max((self._moves.get(client, (0, 0.0))[0] for client in group.clients), default=0)
             after = {name: self._with(room, group, name, over_s) for name, room in sorted(self._rooms.items())}
@@ -215,7 +215,7 @@ class SubscriberAgent:
                 actions.append(MoveClient(client, found.to_broker, cause))
         return actions
 
-    def _with(self, room: Room, group: GroupCounts, neighbour: str, over_s: float) -> Room:
+    def _with(self, room: Headroom, group: GroupCounts, neighbour: str, over_s: float) -> Headroom:
         link = group.links.get(neighbour)
         extra_per_s = 0.0 if link is None else link.extra_count / over_s
         return room.with_more(extra_per_s, group.wanted_count * len(group.clients) / over_s)

@@ -12,19 +12,19 @@ from typing import Final
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
-    Action,
+    AgentAction,
     AgentEvent,
+    AgentHost,
     ClientLeft,
     ClientStayed,
     Heard,
-    Host,
     Listen,
     MoveClient,
     Unlisten,
     Woken,
 )
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.padres.load_report import LoadTelling
+from trimtab.policies.padres.load_report import LoadReporter
 from trimtab.policies.padres.messages import life_of
 from trimtab.policies.padres.snapshot import (
     LOCAL_PIE,
@@ -45,7 +45,7 @@ class RivalEdge:
     """What an edge-broker does."""
 
     def __init__(
-        self, host: Host, cluster: str, config: PadresConfig, rng: Random, now_s: float, *, way: Deciding
+        self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float, *, way: Deciding
     ) -> None:
         self.cluster = cluster
         self.observes = way.wants_rates
@@ -54,7 +54,7 @@ class RivalEdge:
         self._config = config
         self._rng = rng
         self._way = way
-        self._telling = LoadTelling(host, cluster, config, TELL_EVERY_S, now_s)
+        self._telling = LoadReporter(host, cluster, config, TELL_EVERY_S, now_s)
         self._leaving: dict[str, None] = {}
         self._sent_counts: dict[str, int] = {}
         self._counted_since_s = now_s
@@ -63,11 +63,11 @@ class RivalEdge:
         self._next_tell_s = now_s + rng.uniform(0.0, TELL_EVERY_S)
         self._next_decision_s = now_s + way.every_s
 
-    def begin(self) -> list[Action]:
+    def begin(self) -> list[AgentAction]:
         """Listen to everybody's load."""
         return [Listen(_KEY, Filter.where({"class": LOCAL_PIE}))]
 
-    def end(self) -> list[Action]:
+    def end(self) -> list[AgentAction]:
         """The broker's role changes: listen no more."""
         return [Unlisten(_KEY)]
 
@@ -77,14 +77,14 @@ class RivalEdge:
 
     def matched(
         self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[Action]:
+    ) -> list[AgentAction]:
         """Count what each client is sent."""
         counts = self._sent_counts
         for hop in hops:
             counts[hop] = counts.get(hop, 0) + 1
         return []
 
-    def handle(self, event: AgentEvent, now_s: float) -> list[Action]:
+    def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
         match event:
             case Heard(values=values):
@@ -99,8 +99,8 @@ class RivalEdge:
                 pass
         return []
 
-    def _woken(self, now_s: float) -> list[Action]:
-        actions: list[Action] = []
+    def _woken(self, now_s: float) -> list[AgentAction]:
+        actions: list[AgentAction] = []
         if now_s >= self._next_tell_s:
             self._next_tell_s = now_s + TELL_EVERY_S
             self._telling.read(now_s)
@@ -110,7 +110,7 @@ class RivalEdge:
             actions += self._decide(now_s)
         return actions
 
-    def _decide(self, now_s: float) -> list[Action]:
+    def _decide(self, now_s: float) -> list[AgentAction]:
         self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
         others = [entry.load for _, entry in sorted(self.known.items())]
         clients = self._served(now_s)

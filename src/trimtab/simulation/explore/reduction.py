@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trimtab.simulation.explore.state import ABSENT, GONE, Action, State, World
+from trimtab.simulation.explore.state import ABSENT, GONE, Choice, State, World
 
 
 class Reduction:
@@ -43,11 +43,11 @@ class Reduction:
         )
         self._ends = [(world.place[first], world.place[second]) for first, second in world.pairs]
 
-    def needed(self, state: State, actions: Sequence[Action]) -> Sequence[Action]:
+    def needed(self, state: State, actions: Sequence[Choice]) -> Sequence[Choice]:
         """Those of the actions that must be tried."""
         if not self._is_sound or len(actions) < 2:
             return actions
-        at: dict[int, list[Action]] = {}
+        at: dict[int, list[Choice]] = {}
         dying: list[int] = []
         for action in actions:
             if action[0] == "kill":
@@ -65,7 +65,7 @@ class Reduction:
                 return at[place]
         return actions
 
-    def _node_of(self, action: Action) -> int:
+    def _node_of(self, action: Choice) -> int:
         """The node that an action changes."""
         what, number, _ = action
         match what:
@@ -97,7 +97,7 @@ class Reduction:
         )
 
     def _is_persistent(
-        self, state: State, place: int, at: dict[int, list[Action]], neighbours: list[list[int]]
+        self, state: State, place: int, at: dict[int, list[Choice]], neighbours: list[list[int]]
     ) -> bool:
         """Whether nothing that happens elsewhere makes another event possible at a node."""
         speaking = {number for what, number, _ in at[place] if what == "deliver"}

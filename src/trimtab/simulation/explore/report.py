@@ -10,13 +10,13 @@ from trimtab.protocol.effects import Deliver, Moved, NotMoved
 from trimtab.protocol.frames import Ack, Hello, Payload
 from trimtab.protocol.messages import MoveIn, Publish
 from trimtab.simulation.explore.nodes import Item, Left
-from trimtab.simulation.explore.state import UP, Action, State, World
+from trimtab.simulation.explore.state import UP, Choice, State, World
 
 _NAMES = ("id", "client", "stay", "version", "names", "sequence", "old_broker", "about", "reason")
 """The fields of messages that are told."""
 
 
-def transcript(world: World, actions: Sequence[Action]) -> list[str]:
+def transcript(world: World, actions: Sequence[Choice]) -> list[str]:
     """The lines of a way through the states, from the beginning."""
     state = world.begin()
     lines: list[str] = []
@@ -29,7 +29,7 @@ def transcript(world: World, actions: Sequence[Action]) -> list[str]:
     return lines
 
 
-def _tell(world: World, state: State, action: Action) -> tuple[str, str]:
+def _tell(world: World, state: State, action: Choice) -> tuple[str, str]:
     what, number, other = action
     match what:
         case "deliver":

@@ -23,7 +23,7 @@ from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.explore.cases import Case
 from trimtab.simulation.explore.reduction import Reduction
 from trimtab.simulation.explore.report import transcript
-from trimtab.simulation.explore.state import Action, State, World
+from trimtab.simulation.explore.state import Choice, State, World
 from trimtab.simulation.fuzz.bugs.core_bugs import Bug
 
 FOUND_MAX_COUNT: Final = 5
@@ -97,11 +97,11 @@ class _Search:
         self._reduction = Reduction(world) if is_reduced else None
         self._deviations: dict[State, int] = {}
         """For each state that was seen the least number of deviations that lead to it."""
-        self._came_by: dict[State, tuple[State, Action]] = {}
+        self._came_by: dict[State, tuple[State, Choice]] = {}
         self._done: set[State] = set()
         self._waiting: list[list[State]] = []
         """By the number of deviations."""
-        self._found: list[tuple[tuple[Violation, ...], tuple[Action, ...]]] = []
+        self._found: list[tuple[tuple[Violation, ...], tuple[Choice, ...]]] = []
         self._told: set[Violation] = set()
         self._violated_count = 0
         self._ends_count = 0
@@ -148,7 +148,7 @@ class _Search:
         """See what may happen next."""
         world = self._world
         self._done.add(state)
-        actions: Sequence[Action] = world.actions(state)
+        actions: Sequence[Choice] = world.actions(state)
         if world.is_at_rest(actions):
             self._ends_count += 1
             self._note(state, world.check_at_rest(state))
@@ -175,8 +175,8 @@ class _Search:
             self._told.update(unknown)
             self._found.append((unknown, self._way_to(state)))
 
-    def _way_to(self, state: State) -> tuple[Action, ...]:
-        actions: list[Action] = []
+    def _way_to(self, state: State) -> tuple[Choice, ...]:
+        actions: list[Choice] = []
         while state in self._came_by:
             state, action = self._came_by[state]
             actions.append(action)

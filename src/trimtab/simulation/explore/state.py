@@ -22,7 +22,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from trimtab.broker.config import Acknowledges, BrokerConfig
 from trimtab.broker.core import Broker
-from trimtab.broker.replication.client_records import KeptRecords
+from trimtab.broker.replication.client_records import RetainedRecords
 from trimtab.client.session import ClientSession
 from trimtab.language import Publication
 from trimtab.protocol.effects import Append, Close, Effect, Forget, Open, Shut
@@ -58,7 +58,7 @@ class Disk(NamedTuple):
 
     def written(self) -> Disk:
         """What there is when all that is being stored is."""
-        records = KeptRecords()
+        records = RetainedRecords()
         for record in self.records:
             records.keep(Guard(version=0, record=record))
         stored = list(self.stored)
@@ -87,7 +87,7 @@ class State(NamedTuple):
 
 What: TypeAlias = Literal["deliver", "store", "step", "reconnect", "start", "act", "send", "pass", "kill"]
 
-Action: TypeAlias = tuple[What, int, int]
+Choice: TypeAlias = tuple[What, int, int]
 """What happens, and where: the numbers of a connection, node, peer or script; of a death, how much was written."""
 
 
@@ -169,9 +169,9 @@ class World:
 
     # ---- what may happen ----
 
-    def actions(self, state: State) -> list[Action]:
+    def actions(self, state: State) -> list[Choice]:
         """What may happen next, the usual first; nothing if the network is at rest for good."""
-        found: list[Action] = []
+        found: list[Choice] = []
         nodes, known = state.nodes, self.nodes
         for queue, items in enumerate(state.queues):
             if items:
@@ -215,12 +215,12 @@ class World:
         ]
         return done[-1:] == ["away"]
 
-    def _can_wait(self, state: State, action: Action) -> bool:
+    def _can_wait(self, state: State, action: Choice) -> bool:
         """Whether time may pass before something happens: who is away may be away for long."""
         what, number, _ = action
         return what == "act" and self.case.scripts[number][state.scripts[number]].what == "back"
 
-    def is_at_rest(self, actions: Sequence[Action]) -> bool:
+    def is_at_rest(self, actions: Sequence[Choice]) -> bool:
         """Whether nothing happens by itself any more: nobody need die."""
         return all(what == "kill" for what, _, _ in actions)
 
@@ -250,7 +250,7 @@ class World:
 
     # ---- what comes of it ----
 
-    def step(self, state: State, action: Action) -> State:
+    def step(self, state: State, action: Choice) -> State:
         """The next state; `violations` tells what is wrong with it."""
         change = Change(self, state)
         what, number, other = action

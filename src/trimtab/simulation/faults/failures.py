@@ -18,7 +18,7 @@ from trimtab.protocol.effects import Assist, Replace
 from trimtab.protocol.events import LeftBehind, Resumed
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import Publish
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 
 if TYPE_CHECKING:
     from trimtab.simulation.world.broker_host import BrokerHost
@@ -99,7 +99,7 @@ class Failures:
         self.lost_with_brokers: set[tuple[str, int]] = set()
         """Publications that were in the memory of a broker when it died."""
         self.replaced_count = 0
-        self._usual_capacities: dict[str, Capacity] = {}
+        self._usual_capacities: dict[str, SimulatedCapacity] = {}
         self.clients_return_s = 0.5
         """Clients try their broker's address again within so long."""
         self.operator_replaces_after_s: float | None = None

@@ -16,8 +16,8 @@ import msgspec
 from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.broker.replication.membership import (
     ASKS_PER_VOICE_COUNT,
+    Candidacy,
     Claim,
-    Place,
     Voice,
     Voter,
     majority_of,
@@ -52,7 +52,7 @@ class _Member:
         self.claim = Claim(self.epoch, host.broker.config.session)
         self.voter = Voter(host.name, fence_after_s, host.broker.now_s, majority_of(len(voters)))
         self.voter.learn(host.name, Voice(False, known={host.name: self.epoch}))
-        self.place = Place(host.name, voters, fence_after_s)
+        self.place = Candidacy(host.name, voters, fence_after_s)
         self.problem = ""
 
     @property

@@ -11,7 +11,7 @@ from trimtab.broker.config import Acknowledges
 from trimtab.broker.replication.config import Protocol, ReplicationConfig
 from trimtab.simulation.faults.deaths import Deaths, Helped
 from trimtab.simulation.faults.faults import Crash, Drop, Duplicate, Hang, Reorder
-from trimtab.simulation.fuzz.plans import CHURN_S, Plan, draw_plan_of_any_speed, fast_enough
+from trimtab.simulation.fuzz.plans import CHURN_S, FuzzPlan, draw_plan_of_any_speed, fast_enough
 
 OVER_S: Final = CHURN_S + 60.0
 AGENTS_NEED_MHZ: Final = 20.0
@@ -27,7 +27,7 @@ def draw_plan_with_deaths(
     protocol: Protocol = "synchronous",
     acknowledges: Acknowledges | None = None,
     moves: WhoMoves = "none",
-) -> Plan:
+) -> FuzzPlan:
     """A random run in which brokers die, whose clients stay where they are or move all the time.
 
     Nothing but death looks like death: several brokers that are replaced at once, though they live, are more than one.
@@ -79,7 +79,7 @@ def _draw_failures(rng: Random, brokers: list[str], busy_s: list[float]) -> list
     return failures
 
 
-def draw_plan_with_assistants(seed: int, *, with_moves: bool = False) -> Plan:
+def draw_plan_with_assistants(seed: int, *, with_moves: bool = False) -> FuzzPlan:
     """A random run, perhaps with clients that move, in which a broker is slow and gets an assistant; order is kept."""
     plan = draw_plan_with_deaths(seed, acknowledges="received", moves="clients" if with_moves else "none")
     assert plan.deaths is not None

@@ -19,7 +19,7 @@ from typing import Final
 from trimtab.simulation.fuzz.bugs.core_bugs import Bug
 from trimtab.simulation.fuzz.findings import Finding, decode_finding, encode_finding, write_finding
 from trimtab.simulation.fuzz.fuzz import Draw, run_with_bug
-from trimtab.simulation.fuzz.plans import Plan
+from trimtab.simulation.fuzz.plans import FuzzPlan
 from trimtab.simulation.fuzz.run import RunReport
 from trimtab.simulation.fuzz.shrink import shrink, signature
 
@@ -31,7 +31,7 @@ KEPT_OF_A_KIND_MAX_COUNT: Final = 20
 """So many files are kept for violations of a kind; others are counted."""
 
 
-def finding_of(plan: Plan, report: RunReport, drawn_with: str, bug: Bug | None, *, shrinks: bool) -> Finding:
+def finding_of(plan: FuzzPlan, report: RunReport, drawn_with: str, bug: Bug | None, *, shrinks: bool) -> Finding:
     """What is kept of a failed run."""
     small, violations = plan, report.violations
     if shrinks:

@@ -25,7 +25,7 @@ from trimtab.simulation.faults.faults import (
     Pause,
     SlowDisk,
 )
-from trimtab.simulation.fuzz.plans import Act, ChannelAct, Plan
+from trimtab.simulation.fuzz.plans import Act, ChannelAct, FuzzPlan
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Of the plan below."""
     violations_as_drawn: list[Violation]
     """The first ones of the run as it was drawn from its seed."""
-    plan: Plan
+    plan: FuzzPlan
 
     @property
     def file_name(self) -> str:
@@ -97,7 +97,7 @@ def _decode_filter(type: type, value: Any) -> Any:
 # ---- for people ----
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: FuzzPlan) -> Iterator[str]:
     """A plan as lines: who is there, how it is configured, and what happens when.
 
     >>> from trimtab.simulation.fuzz.plans import draw_plan
@@ -126,14 +126,14 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"{at_s:8.3f} s  {text}"
 
 
-def _broker_text(plan: Plan, name: str) -> str:
+def _broker_text(plan: FuzzPlan, name: str) -> str:
     capacity = plan.brokers[name]
     limited = ((capacity.cpu_mhz, "MHz"), (capacity.bandwidth_mbps, "Mbit/s"))
     limits = [f"{value:g} {unit}" for value, unit in limited if value]
     return name + (f" ({', '.join(limits)})" if limits else "")
 
 
-def _settings(plan: Plan) -> Iterator[str]:
+def _settings(plan: FuzzPlan) -> Iterator[str]:
     for is_on, text in (
         (plan.subscription_covering, "subscription covering"),
         (plan.advertisement_covering, "advertisement covering"),

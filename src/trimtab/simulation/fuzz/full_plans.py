@@ -32,7 +32,7 @@ from trimtab.simulation.faults.faults import (
     SlowDisk,
 )
 from trimtab.simulation.fuzz.death_plans import AGENTS_NEED_MHZ, OVER_S
-from trimtab.simulation.fuzz.plans import CHURN_S, Act, Plan, draw_plan_of_any_speed, fast_enough
+from trimtab.simulation.fuzz.plans import CHURN_S, Act, FuzzPlan, draw_plan_of_any_speed, fast_enough
 from trimtab.simulation.fuzz.separation_plans import with_separation
 from trimtab.simulation.fuzz.weights import WEIGHTS, Aim, Weights, choose
 from trimtab.simulation.world.capacity import matching_delay_s
@@ -55,12 +55,12 @@ _ALL: Final = Filter.parse("[x,isPresent,0]")
 _ANNOUNCES_ALL: Final = Filter.parse("[class,isPresent,''],[x,isPresent,0]")
 
 
-def draw_plan_with_replication(seed: int) -> Plan:
+def draw_plan_with_replication(seed: int) -> FuzzPlan:
     """A random run with everything that a network may have and that may happen to it, as far as the core is ready."""
     return draw_plan_with_everything(seed, WEIGHTS)
 
 
-def draw_plan_with_everything(seed: int, weights: Weights) -> Plan:
+def draw_plan_with_everything(seed: int, weights: Weights) -> FuzzPlan:
     """A random run with everything that a network may have and that may happen to it, each as often as is said."""
     rng, near_rng = Random(f"trimtab fuzz everything {seed}"), Random(f"trimtab fuzz near assistants {seed}")
     plan = _with_some_features(draw_plan_of_any_speed(seed), rng, weights)
@@ -112,7 +112,7 @@ def draw_plan_with_everything(seed: int, weights: Weights) -> Plan:
     return with_separation(plan, weights.separation)
 
 
-def _with_some_features(plan: Plan, rng: Random, weights: Weights) -> Plan:
+def _with_some_features(plan: FuzzPlan, rng: Random, weights: Weights) -> FuzzPlan:
     """Agents, channels, brokers that join and moves each stay or go; what `safe` cannot have goes."""
     kept = {feature for feature, weight in weights.feature_kept.items() if rng.random() < weight}
     has_guests = "guests" in kept
@@ -135,11 +135,11 @@ def _with_some_features(plan: Plan, rng: Random, weights: Weights) -> Plan:
     )
 
 
-def _without_guests(plan: Plan) -> Plan:
+def _without_guests(plan: FuzzPlan) -> FuzzPlan:
     return msgspec.structs.replace(plan, guests=[], acts=[act for act in plan.acts if "@" not in act.client])
 
 
-def _with_load(rng: Random, plan: Plan, helped: Helped) -> Plan:
+def _with_load(rng: Random, plan: FuzzPlan, helped: Helped) -> FuzzPlan:
     """More publications than the slow broker can match, from one or two publishers to one or two subscribers."""
     names = [name for name, _, _ in plan.clients]
     acts = [
@@ -155,7 +155,7 @@ def _with_load(rng: Random, plan: Plan, helped: Helped) -> Plan:
     return msgspec.structs.replace(plan, acts=sorted((*plan.acts, *acts), key=lambda act: act.at_s))
 
 
-def _harmless(fault: Fault, plan: Plan, replication: ReplicationConfig) -> Fault:
+def _harmless(fault: Fault, plan: FuzzPlan, replication: ReplicationConfig) -> Fault:
     """The same fault, too short to look like a death."""
     cut_max_s = _CUT_RATIO * replication.crash_after_s
     match fault:
@@ -176,7 +176,7 @@ def _harmless(fault: Fault, plan: Plan, replication: ReplicationConfig) -> Fault
 # ---- publishers that go with a backlog ----
 
 
-def _with_backlogs(plan: Plan, rng: Random, weights: Weights) -> Plan:
+def _with_backlogs(plan: FuzzPlan, rng: Random, weights: Weights) -> FuzzPlan:
     """Publishers that leave, or end an advertisement, right behind publications, while a broker is slow."""
     for what, weight in (
         ("leave-acknowledged", weights.leave_with_backlog),
@@ -211,7 +211,7 @@ def _with_backlogs(plan: Plan, rng: Random, weights: Weights) -> Plan:
 # ---- brokers that fail ----
 
 
-def _draw_failures(rng: Random, plan: Plan, weights: Weights, *, is_durable: bool) -> tuple[Failure, ...]:
+def _draw_failures(rng: Random, plan: FuzzPlan, weights: Weights, *, is_durable: bool) -> tuple[Failure, ...]:
     """One failure or a few, each aimed at something that is under way; at `durable` perhaps two side by side."""
     failures: list[Failure] = []
     for number in range(rng.choice((1, 1, 2))):
@@ -227,7 +227,7 @@ def _draw_failures(rng: Random, plan: Plan, weights: Weights, *, is_durable: boo
     return tuple(sorted(failures, key=lambda failure: failure.at_s))
 
 
-def _draw_rolling_restart(rng: Random, plan: Plan) -> tuple[Failure, ...]:
+def _draw_rolling_restart(rng: Random, plan: FuzzPlan) -> tuple[Failure, ...]:
     """Each broker is asked to end and started again, one after the other; the next when all is well, or soon."""
     at_s, gap_s = rng.uniform(2.0, 8.0), rng.choice((0.0, 0.5, 2.0))
     names = rng.sample(list(plan.brokers), len(plan.brokers))
@@ -250,8 +250,8 @@ def _draw_failure(rng: Random, weights: Weights, broker: str, at_s: float) -> Fa
 
 
 def _with_unsynced_death(
-    rng: Random, plan: Plan, failures: tuple[Failure, ...], replication: ReplicationConfig
-) -> tuple[Plan, tuple[Failure, ...]]:
+    rng: Random, plan: FuzzPlan, failures: tuple[Failure, ...], replication: ReplicationConfig
+) -> tuple[FuzzPlan, tuple[Failure, ...]]:
     """A broker dies before any other, while only its slow disk has, or is about to have, what a client published."""
     (publisher, broker, _), (subscriber, _, _) = rng.sample(plan.clients, 2)
     at_s, count = rng.uniform(3.0, 9.0), rng.choice((1, 5, 20))
@@ -273,7 +273,7 @@ def _with_unsynced_death(
     return plan, (failure, *later)
 
 
-def _draw_disk_fault(rng: Random, plan: Plan, weights: Weights, failures: Sequence[Failure]) -> DiskFault:
+def _draw_disk_fault(rng: Random, plan: FuzzPlan, weights: Weights, failures: Sequence[Failure]) -> DiskFault:
     """Something goes wrong with a disk, mostly of a broker that fails, and about then."""
     broker, about_s = rng.choice(list(plan.brokers)), rng.uniform(2.0, 12.0)
     if failures and rng.random() < 0.8:
@@ -290,7 +290,7 @@ def _draw_disk_fault(rng: Random, plan: Plan, weights: Weights, failures: Sequen
             return SlowDisk(broker=broker, at_s=at_s, for_s=rng.uniform(0.5, 10.0), write_s=write_s)
 
 
-def _draw_aim(rng: Random, plan: Plan, aim: Aim) -> tuple[str, float]:
+def _draw_aim(rng: Random, plan: FuzzPlan, aim: Aim) -> tuple[str, float]:
     """Who dies and when, so that this is under way; anybody at any time if there is no such thing in the plan."""
     brokers = list(plan.brokers)
     broker, soon_s = rng.choice(brokers), rng.choice((0.02, 0.2, 1.0)) * rng.random()
@@ -335,7 +335,7 @@ def _with_some_near(
     return tuple(sorted(found, key=lambda failure: failure.at_s))
 
 
-def _draw_helped(rng: Random, plan: Plan, *, is_safe: bool) -> tuple[Helped, ...]:
+def _draw_helped(rng: Random, plan: FuzzPlan, *, is_safe: bool) -> tuple[Helped, ...]:
     inner = [name for name in plan.brokers if len(_neighbours(plan, name)) > 1]
     broker = rng.choice(inner or list(plan.brokers))
     at_s = rng.uniform(2.0, 8.0)
@@ -352,6 +352,6 @@ def _draw_helped(rng: Random, plan: Plan, *, is_safe: bool) -> tuple[Helped, ...
     )
 
 
-def _neighbours(plan: Plan, broker: str) -> tuple[str, ...]:
+def _neighbours(plan: FuzzPlan, broker: str) -> tuple[str, ...]:
     """Every broker of a plan has one at least."""
     return tuple(second if first == broker else first for first, second, _ in plan.links if broker in (first, second))

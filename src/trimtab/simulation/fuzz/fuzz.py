@@ -15,11 +15,11 @@ from multiprocessing import get_context
 import msgspec
 
 from trimtab.simulation.fuzz.bugs.core_bugs import Bug
-from trimtab.simulation.fuzz.plans import Plan, draw_plan
+from trimtab.simulation.fuzz.plans import FuzzPlan, draw_plan
 from trimtab.simulation.fuzz.run import RunReport, run_plan
 from trimtab.simulation.world.trace import Trace
 
-Draw = Callable[[int], Plan]
+Draw = Callable[[int], FuzzPlan]
 """Draws a plan from a seed."""
 
 
@@ -47,7 +47,7 @@ def run_seed(seed: int, draw: Draw = draw_plan, bug: Bug | None = None) -> RunRe
     return run_with_bug(draw(seed), bug)
 
 
-def run_with_bug(plan: Plan, bug: Bug | None) -> RunReport:
+def run_with_bug(plan: FuzzPlan, bug: Bug | None) -> RunReport:
     """Execute a plan, with a deliberate bug if one is given."""
     with nullcontext() if bug is None else bug.active():
         return run_plan(plan)

@@ -12,7 +12,7 @@ from trimtab.language import Filter
 from trimtab.simulation.faults.deaths import Deaths
 from trimtab.simulation.faults.faults import Cut, Delay, Drop, Duplicate, Fault, Partition, Pause, Reorder
 from trimtab.simulation.fuzz.weights import WEIGHTS
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 
 CHURN_S: Final = 20.0
 """Clients act and faults happen during so many seconds; then everything heals and comes to rest."""
@@ -57,7 +57,7 @@ class Guest(msgspec.Struct, frozen=True):
     leave_s: float | None
 
 
-class Plan(msgspec.Struct, frozen=True):
+class FuzzPlan(msgspec.Struct, frozen=True):
     """One run."""
 
     seed: int
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
     bundle_s: float
     slow_policy: SlowPolicy
     client_queue_max_count: int
-    brokers: dict[str, Capacity]
+    brokers: dict[str, SimulatedCapacity]
     links: list[tuple[str, str, float]]
     clients: list[tuple[str, str, float]]
     guests: list[Guest]
@@ -95,7 +95,7 @@ AGENTS_NEED_MHZ: Final = 0.5
 took 2.1 s for each of 210 such messages and 3.1 s for each of 101 publications: longer than a run may last."""
 
 
-def draw_plan(seed: int) -> Plan:
+def draw_plan(seed: int) -> FuzzPlan:
     """A random run, in which brokers with agents that talk all the time are fast enough to come to their data."""
     plan = draw_plan_of_any_speed(seed)
     if plan.is_balanced or plan.coordinator:
@@ -103,10 +103,10 @@ def draw_plan(seed: int) -> Plan:
     return plan
 
 
-def fast_enough(capacities: dict[str, Capacity], needed_mhz: float) -> dict[str, Capacity]:
+def fast_enough(capacities: dict[str, SimulatedCapacity], needed_mhz: float) -> dict[str, SimulatedCapacity]:
     """The same brokers, none of them slower than this.
 
-    >>> fast_enough({"B1": Capacity(cpu_mhz=0.2), "B2": Capacity()}, 0.5)["B1"].cpu_mhz
+    >>> fast_enough({"B1": SimulatedCapacity(cpu_mhz=0.2), "B2": SimulatedCapacity()}, 0.5)["B1"].cpu_mhz
     0.5
     """
     return {
@@ -117,7 +117,7 @@ def fast_enough(capacities: dict[str, Capacity], needed_mhz: float) -> dict[str,
     }
 
 
-def draw_plan_of_any_speed(seed: int) -> Plan:
+def draw_plan_of_any_speed(seed: int) -> FuzzPlan:
     """A random run, whatever its brokers' agents need; for those who choose the agents themselves."""
     rng = Random(f"trimtab fuzz {seed}")
     brokers = [f"B{number}" for number in range(1, rng.randint(2, 7) + 1)]
@@ -141,7 +141,7 @@ def draw_plan_of_any_speed(seed: int) -> Plan:
     relocation = placing.choice(_RELOCATIONS) if may_relocate and placing.random() < WEIGHTS.relocation else ""
     if is_balanced or is_coordinated or relocation:  # agents may send clients to a guest, which therefore stays
         guests = [msgspec.structs.replace(guest, leave_s=None) for guest in guests]
-    return Plan(
+    return FuzzPlan(
         seed=seed,
         subscription_covering=rng.random() < WEIGHTS.subscription_covering,
         advertisement_covering=rng.random() < WEIGHTS.advertisement_covering,
@@ -198,10 +198,10 @@ def client_of(guest: Guest) -> str:
     return f"c@{guest.name}"
 
 
-def _draw_capacity(rng: Random, slow: bool) -> Capacity:
+def _draw_capacity(rng: Random, slow: bool) -> SimulatedCapacity:
     if not slow:
-        return Capacity()
-    return Capacity(cpu_mhz=rng.choice((0.2, 1.0, 50.0)), bandwidth_mbps=rng.choice((0.05, 0.3, 10.0)))
+        return SimulatedCapacity()
+    return SimulatedCapacity(cpu_mhz=rng.choice((0.2, 1.0, 50.0)), bandwidth_mbps=rng.choice((0.05, 0.3, 10.0)))
 
 
 def _draw_acts(rng: Random, clients: list[str], brokers: list[str]) -> list[Act]:

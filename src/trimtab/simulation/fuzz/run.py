@@ -24,7 +24,7 @@ from trimtab.protocol.messages import WireValue
 from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.checkers.queue_bounds import check_queues
 from trimtab.simulation.checkers.rest import check_rest
-from trimtab.simulation.fuzz.plans import CHURN_S, Act, ChannelAct, Guest, Plan, client_of
+from trimtab.simulation.fuzz.plans import CHURN_S, Act, ChannelAct, FuzzPlan, Guest, client_of
 from trimtab.simulation.world.world import World
 
 REST_WITHIN_S: Final = 1_800.0
@@ -115,7 +115,7 @@ _HASTY_RELOCATION: Final = RelocationConfig(
 """Brokers that trace all the time, and move publishers for any gain."""
 
 
-def run_plan(plan: Plan) -> RunReport:
+def run_plan(plan: FuzzPlan) -> RunReport:
     """Execute a run to rest and check it."""
     world = _world_of(plan)
     for fault in plan.faults:
@@ -141,7 +141,7 @@ def run_plan(plan: Plan) -> RunReport:
     return _report(plan, world)
 
 
-def _world_of(plan: Plan) -> World:
+def _world_of(plan: FuzzPlan) -> World:
     """The brokers, links and clients of a plan, before anything has happened."""
     link = _link_of(plan)
     world = World(
@@ -171,11 +171,11 @@ def _world_of(plan: Plan) -> World:
     return world
 
 
-def _link_of(plan: Plan) -> LinkConfig:
+def _link_of(plan: FuzzPlan) -> LinkConfig:
     return LinkConfig(window_frames_count=plan.window_frames_count, data_window_count=plan.data_window_count)
 
 
-def _config_of(plan: Plan, name: str, link: LinkConfig) -> BrokerConfig:
+def _config_of(plan: FuzzPlan, name: str, link: LinkConfig) -> BrokerConfig:
     pairs = [(first, second) for first, second, _ in plan.links]
     pairs += [(guest.name, guest.neighbour) for guest in plan.guests if guest.name == name]
     return BrokerConfig(
@@ -194,7 +194,7 @@ def _config_of(plan: Plan, name: str, link: LinkConfig) -> BrokerConfig:
     )
 
 
-def _agents_of(plan: Plan, name: str, incarnation: int) -> list[Agent]:
+def _agents_of(plan: FuzzPlan, name: str, incarnation: int) -> list[Agent]:
     if plan.coordinator == name:
         life = "life" + "+" * (incarnation - 1)
         return [CoordinatorAgent(_HASTY_COORDINATION, Random(f"coordinator {plan.seed}"), life)]
@@ -204,7 +204,7 @@ def _agents_of(plan: Plan, name: str, incarnation: int) -> list[Agent]:
     return agents_of(policy, name, plan.seed, _HASTY, relocation=_HASTY_RELOCATION)
 
 
-def _report(plan: Plan, world: World) -> RunReport:
+def _report(plan: FuzzPlan, world: World) -> RunReport:
     checker = world.checker
     return RunReport(
         seed=plan.seed,

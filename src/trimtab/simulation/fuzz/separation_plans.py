@@ -13,13 +13,13 @@ import msgspec
 from trimtab.simulation.faults.deaths import Deaths
 from trimtab.simulation.faults.faults import FrameFault
 from trimtab.simulation.faults.separation import Separation
-from trimtab.simulation.fuzz.plans import CHURN_S, Plan
+from trimtab.simulation.fuzz.plans import CHURN_S, FuzzPlan
 
 _BROKERS_MIN_COUNT = 3
 """Two cannot outvote each other."""
 
 
-def with_separation(plan: Plan, probability: float) -> Plan:
+def with_separation(plan: FuzzPlan, probability: float) -> FuzzPlan:
     """The same run, in some cases with a separation instead of deaths."""
     rng = Random(f"trimtab fuzz separation {plan.seed}")
     deaths = plan.deaths
@@ -47,7 +47,7 @@ def _separated(deaths: Deaths, separation: Separation) -> Deaths:
     return msgspec.structs.replace(deaths, failures=(), helped=(), separation=separation)
 
 
-def _behind(plan: Plan, first: str, second: str) -> tuple[str, ...]:
+def _behind(plan: FuzzPlan, first: str, second: str) -> tuple[str, ...]:
     """The brokers on the second one's side of a link, in the order of the plan."""
     found = {second}
     links = [(one, other) for one, other, _ in plan.links if {one, other} != {first, second}]

@@ -15,9 +15,9 @@ import msgspec
 
 from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.faults.faults import Cut, FrameFault, Partition
-from trimtab.simulation.fuzz.plans import Plan, client_of
+from trimtab.simulation.fuzz.plans import FuzzPlan, client_of
 from trimtab.simulation.fuzz.run import RunReport, run_plan
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 
 SHRINK_RUNS_MAX_COUNT: Final = 300
 SHRINK_WITHIN_S: Final = 60.0
@@ -29,7 +29,7 @@ _Part = TypeVar("_Part")
 class Shrunk(msgspec.Struct, frozen=True):
     """A smaller plan that fails as the one before did."""
 
-    plan: Plan
+    plan: FuzzPlan
     report: RunReport
     runs_count: int
     """Runs that it took."""
@@ -45,9 +45,9 @@ def signature(violation: Violation) -> str:
 
 
 def shrink(
-    plan: Plan,
+    plan: FuzzPlan,
     report: RunReport,
-    run: Callable[[Plan], RunReport] = run_plan,
+    run: Callable[[FuzzPlan], RunReport] = run_plan,
     runs_max_count: int = SHRINK_RUNS_MAX_COUNT,
     within_s: float = SHRINK_WITHIN_S,
 ) -> Shrunk:
@@ -57,7 +57,12 @@ def shrink(
 
 class _Shrinking:
     def __init__(
-        self, plan: Plan, report: RunReport, run: Callable[[Plan], RunReport], runs_max_count: int, until_s: float
+        self,
+        plan: FuzzPlan,
+        report: RunReport,
+        run: Callable[[FuzzPlan], RunReport],
+        runs_max_count: int,
+        until_s: float,
     ) -> None:
         self._plan = plan
         self._report = report
@@ -83,7 +88,7 @@ class _Shrinking:
     def _is_over(self) -> bool:
         return self._runs_left_count <= 0 or time.monotonic() > self._until_s
 
-    def _try(self, plan: Plan) -> bool:
+    def _try(self, plan: FuzzPlan) -> bool:
         """Go on with a smaller plan if it fails in the same way."""
         if self._is_over or plan == self._plan:
             return False
@@ -94,12 +99,12 @@ class _Shrinking:
         self._plan, self._report = plan, report
         return True
 
-    def _try_all(self, candidates: Callable[[Plan], Iterator[Callable[[Plan], Plan]]]) -> None:
+    def _try_all(self, candidates: Callable[[FuzzPlan], Iterator[Callable[[FuzzPlan], FuzzPlan]]]) -> None:
         for smaller in list(candidates(self._plan)):
             self._try(smaller(self._plan))
 
     def _remove_parts(
-        self, parts_of: Callable[[Plan], Sequence[_Part]], with_parts: Callable[[Plan, list[_Part]], Plan]
+        self, parts_of: Callable[[FuzzPlan], Sequence[_Part]], with_parts: Callable[[FuzzPlan, list[_Part]], FuzzPlan]
     ) -> None:
         """Remove parts of a list, large ones first."""
         size = len(parts_of(self._plan))
@@ -111,15 +116,15 @@ class _Shrinking:
             size //= 2
 
 
-def _replace(plan: Plan, **changes: object) -> Plan:
+def _replace(plan: FuzzPlan, **changes: object) -> FuzzPlan:
     return msgspec.structs.replace(plan, **changes)
 
 
-def _deaths_of(plan: Plan) -> Sequence[object]:
+def _deaths_of(plan: FuzzPlan) -> Sequence[object]:
     return () if plan.deaths is None else (*plan.deaths.failures, *plan.deaths.helped)
 
 
-def _with_deaths(plan: Plan, parts: list[object]) -> Plan:
+def _with_deaths(plan: FuzzPlan, parts: list[object]) -> FuzzPlan:
     assert plan.deaths is not None
     deaths = msgspec.structs.replace(
         plan.deaths,
@@ -129,7 +134,7 @@ def _with_deaths(plan: Plan, parts: list[object]) -> Plan:
     return _replace(plan, deaths=deaths)
 
 
-def _without_features(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
+def _without_features(plan: FuzzPlan) -> Iterator[Callable[[FuzzPlan], FuzzPlan]]:
     """The same plan with one thing less, or with a usual value."""
     simple: dict[str, object] = {
         "channel_acts": [],
@@ -145,23 +150,23 @@ def _without_features(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
         "window_frames_count": 1024,
         "data_window_count": 1024,
         "broker_queue_high_count": 4096,
-        "brokers": {name: Capacity() for name in plan.brokers},
+        "brokers": {name: SimulatedCapacity() for name in plan.brokers},
     }
     for name, value in simple.items():
         if name != "brokers":
             yield lambda plan, name=name, value=value: _replace(plan, **{name: value})  # type: ignore[misc]
         else:
-            yield lambda plan: _replace(plan, brokers={name: Capacity() for name in plan.brokers})
+            yield lambda plan: _replace(plan, brokers={name: SimulatedCapacity() for name in plan.brokers})
     for guest in plan.guests:
         yield lambda plan, guest=guest: _without_broker(plan, guest.name, guest.neighbour)  # type: ignore[misc]
 
 
-def _without_clients(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
+def _without_clients(plan: FuzzPlan) -> Iterator[Callable[[FuzzPlan], FuzzPlan]]:
     for name, _, _ in plan.clients:
         yield lambda plan, name=name: _without_client(plan, name)  # type: ignore[misc]
 
 
-def _without_client(plan: Plan, name: str) -> Plan:
+def _without_client(plan: FuzzPlan, name: str) -> FuzzPlan:
     return _replace(
         plan,
         clients=[client for client in plan.clients if client[0] != name],
@@ -171,20 +176,20 @@ def _without_client(plan: Plan, name: str) -> Plan:
     )
 
 
-def _without_brokers(plan: Plan) -> Iterator[Callable[[Plan], Plan]]:
+def _without_brokers(plan: FuzzPlan) -> Iterator[Callable[[FuzzPlan], FuzzPlan]]:
     """Without a broker that is a leaf; its clients are at its neighbour instead."""
     for name in reversed(plan.brokers):
         yield lambda plan, name=name: _without_leaf(plan, name)  # type: ignore[misc]
 
 
-def _without_leaf(plan: Plan, name: str) -> Plan:
+def _without_leaf(plan: FuzzPlan, name: str) -> FuzzPlan:
     neighbours = [second if first == name else first for first, second, _ in plan.links if name in (first, second)]
     neighbours += [guest.name for guest in plan.guests if guest.neighbour == name]
     is_leaf = len(neighbours) == 1 and neighbours[0] in plan.brokers
     return _without_broker(plan, name, neighbours[0]) if is_leaf else plan
 
 
-def _without_broker(plan: Plan, name: str, neighbour: str) -> Plan:
+def _without_broker(plan: FuzzPlan, name: str, neighbour: str) -> FuzzPlan:
     guest_clients = [client_of(guest) for guest in plan.guests if guest.name == name]
     acts = [
         _replace_act_broker(act, neighbour) if act.broker == name else act
@@ -220,7 +225,7 @@ def _replace_act_broker(act: _Part, broker: str) -> _Part:
     return msgspec.structs.replace(act, broker=broker)  # type: ignore[type-var]
 
 
-def _faults_without(plan: Plan, name: str) -> list[object]:
+def _faults_without(plan: FuzzPlan, name: str) -> list[object]:
     """The faults that do not concern a broker or client."""
     found: list[object] = []
     for fault in plan.faults:

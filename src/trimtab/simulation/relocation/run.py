@@ -28,7 +28,7 @@ from trimtab.simulation.scenarios.run import (
 )
 from trimtab.simulation.workloads.quotes import generate_quotes
 from trimtab.simulation.workloads.rated import rated_advertisement, rated_publication, rated_subscribers
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.recording import WorldRecords
 from trimtab.simulation.world.world import World
 
@@ -70,7 +70,7 @@ class RelocationRun:
     def _add_brokers(self) -> None:
         scenario = self.scenario
         links = links_of(scenario)
-        capacity = Capacity(scenario.cpu_mhz, scenario.memory_mb, scenario.bandwidth_mbps)
+        capacity = SimulatedCapacity(scenario.cpu_mhz, scenario.memory_mb, scenario.bandwidth_mbps)
         for name in broker_names(scenario):
             neighbours = tuple(second if first == name else first for first, second in links if name in {first, second})
             self.agents[name] = agents_of(

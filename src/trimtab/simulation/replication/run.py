@@ -23,7 +23,7 @@ from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.checkers.properties import ordering_degree_ratio
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.replication.scenario import ReplicationScenario
-from trimtab.simulation.world.capacity import Capacity, matching_delay_s
+from trimtab.simulation.world.capacity import SimulatedCapacity, matching_delay_s
 from trimtab.simulation.world.world import World
 
 FAULTY: Final = "F"
@@ -141,7 +141,7 @@ class ReplicationRun:
                 subscription_covering=False,  # as in the paper all are forwarded
                 broker_queue_high_count=1_000_000,
             )
-            world.add_broker(config, Capacity(cpu_mhz=self._cpu_mhz, bandwidth_mbps=scenario.bandwidth_mbps))
+            world.add_broker(config, SimulatedCapacity(cpu_mhz=self._cpu_mhz, bandwidth_mbps=scenario.bandwidth_mbps))
         for first, second in self._links:
             world.add_link(first, second, scenario.latency_s)
         world.run(1.0)

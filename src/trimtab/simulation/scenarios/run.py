@@ -37,7 +37,7 @@ from trimtab.simulation.scenarios.scenario import (
 )
 from trimtab.simulation.workloads.quotes import Quote, generate_quotes, load_quotes
 from trimtab.simulation.workloads.stock import StockWorkload, publication_of
-from trimtab.simulation.world.capacity import Capacity
+from trimtab.simulation.world.capacity import SimulatedCapacity
 from trimtab.simulation.world.recording import LoadWatch, WorldRecords
 from trimtab.simulation.world.world import World
 
@@ -221,7 +221,7 @@ class ScenarioRun:
         latency_s = scenario.network.latency_s
         world.agents_for = self._agents_of
         for broker in scenario.broker:
-            capacity = Capacity(broker.cpu_mhz, broker.memory_mb, broker.bandwidth_mbps)
+            capacity = SimulatedCapacity(broker.cpu_mhz, broker.memory_mb, broker.bandwidth_mbps)
             agents = self._agents_of(broker.name)
             self._at(broker.at_s, world.add_broker, self._config(broker.name), capacity, agents)
         for name, from_s in self._keeps_clients_from_s.items():

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from trimtab.broker.config import SlowPolicy
-from trimtab.broker.flow.rate_limits import ProtectionConfig
+from trimtab.broker.flow.rate_limits import RateLimitConfig
 from trimtab.broker.flow.uplink import AnyUplink
 from trimtab.language import Filter, LanguageError, Publication
 from trimtab.policies.delay.config import DelayConfig
@@ -205,7 +205,7 @@ class Scenario(_Part, frozen=True, kw_only=True):
     delay: DelayConfig = DelayConfig()
     """How latency requirements are kept, with the policy "delay"."""
 
-    protection: ProtectionConfig | Literal["off"] = "off"
+    protection: RateLimitConfig | Literal["off"] = "off"
     """What one client may send to its broker."""
 
     attack: AttackPart | None = None

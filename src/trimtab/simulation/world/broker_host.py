@@ -28,12 +28,12 @@ from trimtab.protocol.events import (
     BackEndEvent,
     Connected,
     Disconnected,
+    DiskSpaceChanged,
     Event,
     LeftBehind,
     LinkRemoved,
     LoadMeasured,
     Recovered,
-    RoomChanged,
     Step,
     Stored,
     Wake,
@@ -44,7 +44,7 @@ from trimtab.simulation.checkers.deliveries import DeliveryChecker
 from trimtab.simulation.world.back_end import BackEnd
 from trimtab.simulation.world.capacity import (
     PUBLICATION_BYTES,
-    Capacity,
+    SimulatedCapacity,
     frame_bytes,
     matching_delay_s,
     memory_bytes,
@@ -118,7 +118,7 @@ class BrokerHost:
     def __init__(
         self,
         broker: Broker,
-        capacity: Capacity,
+        capacity: SimulatedCapacity,
         clock: Clock,
         transport: Transport,
         closed: list[Close],
@@ -252,7 +252,7 @@ class BrokerHost:
 
     def _room_changed(self, has_room: bool) -> None:
         if not self.waits(self._room_changed, has_room):
-            self._carry_out(self.broker.handle(RoomChanged(has_room), self._clock.now_s))
+            self._carry_out(self.broker.handle(DiskSpaceChanged(has_room), self._clock.now_s))
             self.pump()
 
     def change_agents(self, agents: Sequence[Agent]) -> None:

@@ -24,7 +24,7 @@ SUBSCRIPTION_BYTES: Final = 2_000
 """A subscription in the routing tables and the matching engine, of the order that the engine's own figures show."""
 
 
-class Capacity(msgspec.Struct, frozen=True):
+class SimulatedCapacity(msgspec.Struct, frozen=True):
     """What a broker's machine can do; what is not given is unlimited."""
 
     cpu_mhz: float | None = None

@@ -13,7 +13,6 @@ from trimtab.protocol.effects import (
     Deliver,
     Effect,
     GapNotice,
-    HeldBack,
     InForce,
     MeasureRoundTrips,
     Moved,
@@ -22,6 +21,7 @@ from trimtab.protocol.effects import (
     Rejected,
     Shut,
     Taken,
+    Throttled,
 )
 from trimtab.protocol.events import Connected, Disconnected, MoveTo, RoundTripsMeasured, Wake
 from trimtab.protocol.frames import Hello, Payload
@@ -316,7 +316,7 @@ class ClientHost:
                 self._around.trace.add((at_s, self.name, "gap", effect.publisher, effect.first, effect.last))
                 if records is not None:
                     records.gap_told(self.session, effect, at_s)
-            case HeldBack(reason=reason):
+            case Throttled(reason=reason):
                 self.told[reason] += 1
             case Rejected(about=about, reason=reason):
                 self.told[reason] += 1

@@ -27,13 +27,13 @@ Frames: TypeAlias = list[Payload | Ack]
 Sending: TypeAlias = "tuple[Connection, str, Frames, float]"
 """A connection, who sends over it, what, and when it leaves."""
 
-Arrival: TypeAlias = "tuple[float, Connection, int, Host, str, Frames]"
+Arrival: TypeAlias = "tuple[float, Connection, int, SimulatedHost, str, Frames]"
 """A time, a connection and its epoch, who receives, from whom, and what."""
 
 _arrival_s = itemgetter(0)
 
 
-class Host(Protocol):
+class SimulatedHost(Protocol):
     """A broker or a client and its machine, as connections see it."""
 
     name: str
@@ -102,7 +102,13 @@ class Connection:
     )
 
     def __init__(
-        self, first: Host, second: Host, latency_s: float, unread_max_count: int = 0, *, is_inner: bool
+        self,
+        first: SimulatedHost,
+        second: SimulatedHost,
+        latency_s: float,
+        unread_max_count: int = 0,
+        *,
+        is_inner: bool,
     ) -> None:
         self.first = first
         self.second = second
@@ -165,11 +171,11 @@ class Connection:
         self.is_greeted = self.is_read_later = False
         self.greeted.clear()
 
-    def host_opposite(self, end: str) -> Host:
+    def host_opposite(self, end: str) -> SimulatedHost:
         """The host at the other end."""
         return self.second if end == self.ends[0] else self.first
 
-    def hand_to(self, host: Host) -> None:
+    def hand_to(self, host: SimulatedHost) -> None:
         """One end is another machine from now on, under the same name."""
         if host.name == self.ends[0]:
             self.first = host
@@ -182,7 +188,7 @@ class Connection:
         self.is_plain = not self.is_inner and not self.faults
         self.is_read_later &= self.is_plain
 
-    def next_arrival_s(self, receiver: Host, departs_s: float) -> float:
+    def next_arrival_s(self, receiver: SimulatedHost, departs_s: float) -> float:
         """When what leaves at a time arrives: after the latency, and behind what is under way."""
         arrival_s = departs_s + self.latency_s
         if receiver is self.first:
@@ -213,7 +219,7 @@ class Transport:
 
     # ---- connections come and go ----
 
-    def join(self, first: Host, second: Host, latency_s: float, *, is_inner: bool) -> Connection:
+    def join(self, first: SimulatedHost, second: SimulatedHost, latency_s: float, *, is_inner: bool) -> Connection:
         """A new connection between two hosts, or the one that was there; it comes up after the latency."""
         ends = frozenset((first.name, second.name))
         connection = self.connections.get(ends)
@@ -242,7 +248,7 @@ class Transport:
             arrival_s = connection.next_arrival_s(receiver, self._clock.now_s)
             self._clock.at(arrival_s, self._greet, connection, connection.epoch, receiver, hello)
 
-    def _greet(self, connection: Connection, epoch: int, receiver: Host, hello: Hello) -> None:
+    def _greet(self, connection: Connection, epoch: int, receiver: SimulatedHost, hello: Hello) -> None:
         if connection.epoch == epoch and not receiver.waits(self._greet, connection, epoch, receiver, hello):
             connection.is_greeted |= receiver is connection.first
             connection.greeted.add(receiver.name)
@@ -258,7 +264,7 @@ class Transport:
         for host, after_s in zip((connection.first, connection.second), noticed_after_s, strict=True):
             self._clock.at(self._clock.now_s + after_s, self._notice, connection, connection.epoch, host, returns)
 
-    def _notice(self, connection: Connection, epoch: int, host: Host, returns: bool) -> None:
+    def _notice(self, connection: Connection, epoch: int, host: SimulatedHost, returns: bool) -> None:
         if connection.epoch == epoch and not host.waits(self._notice, connection, epoch, host, returns):
             host.disconnected(connection.other(host.name), returns=returns)
 
@@ -350,7 +356,7 @@ class Transport:
             self._clock.at(ends_s, self._arrive_bundled, ends_s)
         return slot
 
-    def _arrive(self, connection: Connection, epoch: int, receiver: Host, sender: str, frames: Frames) -> None:
+    def _arrive(self, connection: Connection, epoch: int, receiver: SimulatedHost, sender: str, frames: Frames) -> None:
         if connection.epoch != epoch or receiver.waits(self._arrive, connection, epoch, receiver, sender, frames):
             return
         if receiver.receive(sender, frames, self._clock.now_s):
@@ -359,7 +365,7 @@ class Transport:
     def _arrive_bundled(self, slot_ends_s: float) -> None:
         bundle = self._bundles.pop(slot_ends_s)
         bundle.sort(key=_arrival_s)
-        receivers: dict[str, Host] = {}
+        receivers: dict[str, SimulatedHost] = {}
         for arrival_s, connection, epoch, receiver, sender, frames in bundle:
             if connection.epoch != epoch:
                 continue

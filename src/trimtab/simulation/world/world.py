@@ -46,7 +46,7 @@ from trimtab.simulation.faults.faults import (
 )
 from trimtab.simulation.world.back_end import BackEnd
 from trimtab.simulation.world.broker_host import BrokerHost, CheckingObserver
-from trimtab.simulation.world.capacity import Capacity, matching_delay_s
+from trimtab.simulation.world.capacity import SimulatedCapacity, matching_delay_s
 from trimtab.simulation.world.client_host import ClientHost, Surroundings
 from trimtab.simulation.world.clock import Clock
 from trimtab.simulation.world.connections import Connection, Transport
@@ -205,13 +205,15 @@ class World:
 
     # ---- building ----
 
-    def add_broker(self, config: BrokerConfig, capacity: Capacity | None = None, agents: Sequence[Agent] = ()) -> None:
+    def add_broker(
+        self, config: BrokerConfig, capacity: SimulatedCapacity | None = None, agents: Sequence[Agent] = ()
+    ) -> None:
         """Start a broker, with agents inside."""
         if config.name in self.brokers or config.name in self.clients:
             raise ValueError(f"the name {config.name} is in use")
-        self.start_broker(_measured(config, capacity or Capacity()), capacity or Capacity(), agents)
+        self.start_broker(_measured(config, capacity or SimulatedCapacity()), capacity or SimulatedCapacity(), agents)
 
-    def start_broker(self, config: BrokerConfig, capacity: Capacity, agents: Sequence[Agent]) -> BrokerHost:
+    def start_broker(self, config: BrokerConfig, capacity: SimulatedCapacity, agents: Sequence[Agent]) -> BrokerHost:
         """Start a broker on a machine of its own; one of the same name is found no more."""
         observer = CheckingObserver(config, self.checker)
         if config.order == "any":
@@ -405,7 +407,7 @@ class World:
         return host
 
 
-def _measured(config: BrokerConfig, capacity: Capacity) -> BrokerConfig:
+def _measured(config: BrokerConfig, capacity: SimulatedCapacity) -> BrokerConfig:
     """A broker's configuration with what its machine can do, which its meters compare with what it does."""
     meters = config.meters
     if capacity.bandwidth_mbps:

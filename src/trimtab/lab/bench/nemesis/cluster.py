@@ -21,7 +21,7 @@ from trimtab.lab.bench.nemesis.proxy import LinkProxy
 from trimtab.lab.bench.nemesis.schedule import BROKERS, TREE, Level
 from trimtab.network.admin.local_network import Network, NetworkError, ask_all, plan_text
 from trimtab.network.admin.status import ask_status
-from trimtab.network.failover.process_identity import Life
+from trimtab.network.failover.process_identity import ProcessIdentity
 from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
@@ -85,9 +85,9 @@ class Cluster:
         self._faketime = faketime
         self._log: IO[bytes] = (folder / "brokers.log").open("ab")
         self._network = Network(self.plan, self.file, log=self._log, quiet=False)
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, ProcessIdentity] = {}
         """The process of each broker when it was last asked."""
-        self._stopped: dict[int, Life] = {}
+        self._stopped: dict[int, ProcessIdentity] = {}
         """Processes that do not run at present."""
 
     def address(self, broker: str, *, through_proxy: bool = True) -> str:
@@ -165,7 +165,7 @@ class Cluster:
 
     # ---- what is done to processes ----
 
-    async def life(self, broker: str) -> Life | None:
+    async def life(self, broker: str) -> ProcessIdentity | None:
         """The process of a broker, None if none is known to run."""
         await self.is_answering(broker)
         life = self._lives.get(broker)
@@ -230,7 +230,7 @@ class Cluster:
         text = "; ".join(said.decode(errors="replace").split("\n")).strip("; ")
         return f"trimtab {arguments[0]}: {text} (exit code {process.returncode})"
 
-    async def pause(self, broker: str) -> tuple[Life | None, str]:
+    async def pause(self, broker: str) -> tuple[ProcessIdentity | None, str]:
         """SIGSTOP; returns the process that was stopped, and what was done."""
         life = await self.life(broker)
         if life is None:
@@ -239,7 +239,7 @@ class Cluster:
         os.kill(life.pid, signal.SIGSTOP)
         return life, f"process {life.pid} stopped"
 
-    def go_on(self, life: Life) -> str:
+    def go_on(self, life: ProcessIdentity) -> str:
         """SIGCONT to a process that was stopped; says what was done."""
         if not life.is_running():
             self._stopped.pop(life.pid, None)
@@ -247,7 +247,7 @@ class Cluster:
         self._continue(life)
         return f"process {life.pid} goes on"
 
-    def _continue(self, life: Life) -> None:
+    def _continue(self, life: ProcessIdentity) -> None:
         if self._stopped.pop(life.pid, None) is not None and life.is_running():
             os.kill(life.pid, signal.SIGCONT)
 
@@ -289,16 +289,16 @@ class Cluster:
         self._log.close()
         return [f"process {life.pid} had not ended" for life in left]
 
-    def _left_over(self) -> list[Life]:
+    def _left_over(self) -> list[ProcessIdentity]:
         """Processes that run with the network file of this cluster, which nobody else has."""
-        found: list[Life] = []
+        found: list[ProcessIdentity] = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
             if os.fsencode(self.file) in words and b"broker" in words:
-                found.append(Life.of_process(int(entry.name)))
+                found.append(ProcessIdentity.of_process(int(entry.name)))
         return found
 
 

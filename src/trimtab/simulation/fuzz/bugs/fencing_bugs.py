@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from trimtab.broker.core import Broker
-from trimtab.broker.replication.membership import Claim, Place, Voter
+from trimtab.broker.replication.membership import Candidacy, Claim, Voter
 from trimtab.simulation.faults import separation
 from trimtab.simulation.fuzz.bugs.move_bugs import Patch
 
@@ -27,7 +27,7 @@ def _grant_twice() -> list[Patch]:
 
 
 def _serve_after_being_replaced() -> list[Patch]:
-    return [(Place, "is_taken", lambda self, epoch: False)]
+    return [(Candidacy, "is_taken", lambda self, epoch: False)]
 
 
 FENCING_BUGS: Final = (

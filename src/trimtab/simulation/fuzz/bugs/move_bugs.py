@@ -21,7 +21,7 @@ def _turn_when_the_update_passes() -> list[Patch]:
     def handover(self: Moves, source: Peer, message: Handover, now_s: float) -> None:
         original(self, source, message, now_s)
         broker = self._broker
-        towards = broker.reach.towards(message.old_broker)
+        towards = broker.topology.towards(message.old_broker)
         if message.old_broker == broker.name or towards is None:
             return
         for id in broker.tables.ids_from(broker.tables.advertisements, towards):
@@ -58,11 +58,10 @@ def _move_before_acceptance() -> list[Patch]:
     original = ClientMoves.ask_when_ready
 
     def ask_when_ready(self: ClientMoves, move: Move, now_s: float) -> None:
-        unaccepted = self._session.unaccepted
-        hidden = list(unaccepted)
-        unaccepted.clear()
+        waiting = [*self._session.unaccepted]
+        self._session.unaccepted.clear()
         original(self, move, now_s)
-        unaccepted.extend(hidden)
+        self._session.unaccepted.extend(waiting)
 
     return [(ClientMoves, "ask_when_ready", ask_when_ready)]
 

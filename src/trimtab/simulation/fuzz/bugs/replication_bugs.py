@@ -14,7 +14,7 @@ from trimtab.broker.replication.divisions import Divisions
 from trimtab.broker.replication.durable import DurableDelivery
 from trimtab.broker.replication.late_subscriptions import LateRoutes
 from trimtab.broker.replication.merge import OrderedMerge
-from trimtab.broker.replication.publication_store import KeptPublications
+from trimtab.broker.replication.publication_store import PublicationStore
 from trimtab.broker.replication.retention import Item, RetainingLink, Retention
 from trimtab.broker.replication.takeover import Takeover
 from trimtab.broker.routing.tables import Route, RoutingTables
@@ -95,7 +95,7 @@ def _go_on_at_once() -> list[Patch]:
 
 
 def _keep_nothing() -> list[Patch]:
-    return [(KeptPublications, "add", lambda self, message, source, sent_to: None)]
+    return [(PublicationStore, "add", lambda self, message, source, sent_to: None)]
 
 
 def _forget_unclaimed() -> list[Patch]:

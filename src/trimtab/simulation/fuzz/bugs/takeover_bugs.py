@@ -8,7 +8,7 @@ from trimtab.broker.core import Broker
 from trimtab.broker.moves.streams import Streams
 from trimtab.broker.moves.transitions import Moves
 from trimtab.broker.peers import Peer
-from trimtab.broker.replication.client_records import KeptRecords, Records
+from trimtab.broker.replication.client_records import Records, RetainedRecords
 from trimtab.broker.replication.durable import DurableDelivery
 from trimtab.broker.replication.retention import Item, Retention
 from trimtab.broker.replication.takeover import Takeover
@@ -141,13 +141,13 @@ def _forget_passing() -> list[Patch]:
 
 
 def _forget_records() -> list[Patch]:
-    original = KeptRecords.keep
+    original = RetainedRecords.keep
 
-    def keep(self: KeptRecords, guard: Any) -> None:
+    def keep(self: RetainedRecords, guard: Any) -> None:
         if guard.is_over:
             original(self, guard)
 
-    return [(KeptRecords, "keep", keep)]
+    return [(RetainedRecords, "keep", keep)]
 
 
 def _effects_before_records() -> list[Patch]:

@@ -12,19 +12,19 @@ import msgspec
 from trimtab.protocol.link import Link, LinkConfig
 
 
-class Place(msgspec.Struct, frozen=True):
+class LinkPosition(msgspec.Struct, frozen=True):
     """How far a link's messages have been stored: the number of the last one, and how many of them were data."""
 
     number: int = 0
     data_count: int = 0
 
 
-class KeptLink(Link):
+class DurableLink(Link):
     """A link of which the application says how much is stored; one of an earlier life begins at a place.
 
     >>> from trimtab.protocol.frames import Payload
     >>> from trimtab.protocol.messages import Publish
-    >>> link = KeptLink(LinkConfig())
+    >>> link = DurableLink(LinkConfig())
     >>> link.connect(1, 0.0)
     >>> messages = link.receive(Payload(1, 0, [Publish(publisher="p", sequence=1, values={}, origin_s=0.0)]), 0.1)
     >>> link.data_arrived(1)
@@ -37,10 +37,10 @@ class KeptLink(Link):
 
     __slots__ = ("_is_resumed", "_stored")
 
-    def __init__(self, config: LinkConfig, place: Place | None = None) -> None:
+    def __init__(self, config: LinkConfig, place: LinkPosition | None = None) -> None:
         super().__init__(config)
         self._is_resumed = place is not None
-        self._stored = place or Place()
+        self._stored = place or LinkPosition()
         self._expected = self._stored.number + 1
         self._data_received_count = self._done_count = self._stored.data_count
 
@@ -50,11 +50,11 @@ class KeptLink(Link):
         return self._stored.number + 1
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LinkPosition:
         """What has arrived: to be stored, and then said to be."""
-        return Place(self._expected - 1, self._data_received_count)
+        return LinkPosition(self._expected - 1, self._data_received_count)
 
-    def store(self, place: Place) -> None:
+    def store(self, place: LinkPosition) -> None:
         """Everything up to a place is stored: the peer may forget it."""
         if place.number > self._stored.number:
             self._stored = place

@@ -12,26 +12,26 @@ from typing import Final
 
 import msgspec
 
-from trimtab.client.config import ClientConfig, EarlierLife
+from trimtab.client.config import ClientConfig, FormerIncarnation
 from trimtab.language import Filter
 from trimtab.network.client.client import Client
 from trimtab.network.client.subscription import Delivery, Subscription
 from trimtab.network.links.address import Address
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
-from trimtab.protocol.kept_link import Place
+from trimtab.protocol.durable_link import LinkPosition
 from trimtab.protocol.link import LinkConfig
 
 WINDOW_COUNT: Final = 4_096
 """Messages that the broker sends before the first of them is stored."""
 
 
-class KeptSession(msgspec.Struct, frozen=True):
+class DurableSession(msgspec.Struct, frozen=True):
     """What is to be stored together with what was taken, so that another life can go on after it."""
 
     name: str
     session: str
     broker_session: str
-    place: Place
+    place: LinkPosition
 
 
 class _StoringClient(Client):
@@ -48,11 +48,11 @@ class _StoringClient(Client):
         """Raise the error that ended the client, if one did."""
         self._check()
 
-    def arrived(self) -> tuple[str, Place]:
+    def arrived(self) -> tuple[str, LinkPosition]:
         """The broker's session, and how much of it has arrived and been handed over."""
         return self._session.broker_session, self._session.arrived()
 
-    def stored(self, place: Place) -> None:
+    def stored(self, place: LinkPosition) -> None:
         """What had arrived at a place is stored: the broker may forget it."""
         self._session.stored(place)
         self._schedule()
@@ -63,10 +63,10 @@ class _StoringClient(Client):
             await self._abandon()
 
 
-class KeptSubscriber:
+class DurableSubscriber:
     """The deliveries of some filters, in batches; each is sent again until it is said to be stored.
 
-    subscriber = await KeptSubscriber.connect("127.0.0.1:7001", [Filter.parse("a > 1")], "reader")
+    subscriber = await DurableSubscriber.connect("127.0.0.1:7001", [Filter.parse("a > 1")], "reader")
     deliveries, kept = await subscriber.take(1.0)
     ...  # store both, durably
     subscriber.stored(kept)
@@ -80,8 +80,8 @@ class KeptSubscriber:
 
     @classmethod
     async def connect(
-        cls, address: str | Address, filters: Sequence[Filter], name: str, earlier: KeptSession | None = None
-    ) -> KeptSubscriber:
+        cls, address: str | Address, filters: Sequence[Filter], name: str, earlier: DurableSession | None = None
+    ) -> DurableSubscriber:
         """Subscribe, or go on after an earlier life; a `ForgottenError` says that the broker knows nothing of it."""
         where = Address.of(address)
         config = ClientConfig(
@@ -89,7 +89,7 @@ class KeptSubscriber:
             session=earlier.session if earlier else secrets.token_hex(5),
             link=LinkConfig(WINDOW_COUNT, RETRANSMIT_AFTER_S, WINDOW_COUNT),
             stores=True,
-            earlier=EarlierLife(earlier.broker_session, earlier.place, tuple(filters)) if earlier else None,
+            earlier=FormerIncarnation(earlier.broker_session, earlier.place, tuple(filters)) if earlier else None,
         )
         client = _StoringClient(where, config)
         subscriber = cls(client, config)
@@ -107,7 +107,7 @@ class KeptSubscriber:
         self._waiting.append(delivery)
         self._news.set()
 
-    async def take(self, within_s: float) -> tuple[list[Delivery], KeptSession]:
+    async def take(self, within_s: float) -> tuple[list[Delivery], DurableSession]:
         """All that has come, or what comes next within a time, and what to store with it."""
         if not self._waiting:
             self._client.check()
@@ -119,14 +119,14 @@ class KeptSubscriber:
                 pass
         taken, self._waiting = self._waiting, []
         broker_session, place = self._client.arrived()
-        return taken, KeptSession(self._config.name, self._config.session, broker_session, place)
+        return taken, DurableSession(self._config.name, self._config.session, broker_session, place)
 
     @property
-    def beginning(self) -> KeptSession:
+    def beginning(self) -> DurableSession:
         """What to store of a new subscriber before it takes anything."""
-        return KeptSession(self._config.name, self._config.session, self._client.arrived()[0], Place())
+        return DurableSession(self._config.name, self._config.session, self._client.arrived()[0], LinkPosition())
 
-    def stored(self, kept: KeptSession) -> None:
+    def stored(self, kept: DurableSession) -> None:
         """What was taken with it is stored: the broker may forget that."""
         self._client.stored(kept.place)
 

@@ -8,7 +8,7 @@ from typing import Final
 READ_MAX_BYTES: Final = 65_536
 
 
-class FarLine:
+class DelayedLink:
     """Listens at a free port of this machine and passes bytes on to another port, both ways, later."""
 
     def __init__(self, port: int, target_port: int, delay_s: float) -> None:
