@@ -481,6 +481,21 @@ class ActiveData:
         """The subscriptions that are suspended because their channel fails with them, with the reasons."""
         return self.catalog.suspended()
 
+    def suspended_reason(self, subscription: int) -> str | None:
+        """Why a subscription is suspended, if it is."""
+        return self.catalog.suspended().get(subscription)
+
+    def suspended_of(self, broker_id: int) -> dict[str, str]:
+        """The suspended subscriptions of a broker, with the reasons."""
+        suspended = self.catalog.suspended()
+        mine = set(self.catalog.subscription_ids(broker_id)) if suspended else set()
+        return {str(each): reason for each, reason in suspended.items() if each in mine}
+
+    def counts_of(self, subscriptions: list[int]) -> dict[str, list[int]]:
+        """How many results subscriptions have had since the process started, and their bytes: the truth of lambda_k."""
+        counts = {each: self.results_store.count_of(each) for each in subscriptions}
+        return {str(each): [count.results_count, count.results_bytes] for each, count in counts.items()}
+
     def resume(self, subscription: int) -> None:
         """Let a suspended subscription get results again, for records from now on."""
         entry = self.catalog.subscription(subscription)

@@ -121,7 +121,7 @@ class View:
         return [] if desk is None else [name for name in desk.clients() if not peers[name].advertisements]
 
     def streams_of(self, client: str) -> dict[str, int]:
-        """A client's channels, with the position of the newest result of each."""
+        """A client's channels, with the bytes of all results that each has had so far."""
         desk = self._broker.channels
         return {} if desk is None else desk.streams_of(client)
 

@@ -62,6 +62,8 @@ class _Stream:
         "is_open",
         "name",
         "newest",
+        "results_bytes",
+        "results_count",
     )
 
     def __init__(self, name: str, channel: str, arguments: dict[str, WireValue]) -> None:
@@ -71,6 +73,9 @@ class _Stream:
         self.is_open = False
         self.newest = 0
         """The position of the newest result that is known to exist."""
+        self.results_count = 0
+        self.results_bytes = 0
+        """Results that have come to exist since the stream was opened, and their size, as the back end counts them."""
         self.cached: list[ChannelResult] = []
         self.cached_after = 0
         """All results after this position and up to that of the last cached one are in the cache."""
@@ -167,8 +172,8 @@ class ChannelDesk:
         return list(self._clients)
 
     def streams_of(self, client: str) -> dict[str, int]:
-        """A client's streams, with the position of the newest result of each."""
-        return {stream.name: stream.newest for stream in self._clients.get(client, {}).values()}
+        """A client's streams, with the bytes of all results that each has had since it was opened here."""
+        return {stream.name: stream.results_bytes for stream in self._clients.get(client, {}).values()}
 
     @property
     def streams_count(self) -> int:
@@ -200,8 +205,10 @@ class ChannelDesk:
             case StreamRefused(reason=reason):
                 self._refused(stream, reason, now_s)
                 return []
-            case ResultsExist(position=position):
+            case ResultsExist(position=position, news_count=news_count, news_bytes=news_bytes):
                 stream.newest = max(stream.newest, position)
+                stream.results_count += news_count
+                stream.results_bytes += news_bytes
             case ResultsFetched(after=after, results=results):
                 if stream.fetching_after == after:
                     stream.fetching_after = None

@@ -55,7 +55,7 @@ class AgentHost(Protocol):
         ...
 
     def streams_of(self, client: str) -> dict[str, int]:
-        """A client's subscriptions to channels, by name, with the position of the newest result of each."""
+        """A client's subscriptions to channels, by name, with the bytes of all results that each has had so far."""
         ...
 
     def covering_filters(self) -> list[Filter]:

@@ -154,10 +154,12 @@ class StreamRefused(msgspec.Struct, frozen=True):
 
 
 class ResultsExist(msgspec.Struct, frozen=True):
-    """A stream has results up to this position (brokers only)."""
+    """A stream has results up to this position, so many and so large since it was last told of (brokers only)."""
 
     stream: str
     position: int
+    news_count: int = 0
+    news_bytes: int = 0
 
 
 class ResultsFetched(msgspec.Struct, frozen=True):

@@ -258,3 +258,24 @@ def test_more_brokers_may_wait_for_news_than_there_are_threads(service: Service)
     for thread in waiting:
         thread.join()
     assert [(code, set(news["subscriptions"])) for code, news in told] == [(200, {str(flood)})] * 60
+
+
+def test_news_count_the_results_of_each_subscription_and_tell_of_suspended_ones(service: Service) -> None:
+    service.active.run("CREATE CONTINUOUS CHANNEL Ratio(d INT) AS SELECT r.reportId, r.x / :d AS z FROM Reports r")
+    wanted = [{"channel": "Ratio", "arguments": {"d": d}} for d in (0, 2)]
+    _, made = ask(service, "PUT", "/brokers/B2", {"subscriptions": wanted, "address": "127.0.0.1:7002"})
+    bad, good = (each["id"] for each in made["subscriptions"])
+    assert [each["counts"] for each in made["subscriptions"]] == [[0, 0], [0, 0]]
+    ask(service, "POST", "/feeds/reports", lines(*(report(number) for number in range(1, 4))))
+    service.active.settle()
+    _, news = ask(service, "GET", "/brokers/B2/results?after=0&wait_s=0")
+    sizes = [len(bytes(each.payload)) for each in service.active.results(good)]
+    assert ask(service, "GET", "/brokers/B2/results?after=9&wait_s=0&suspended=0")[1]["suspended"].keys() == {str(bad)}
+    assert news["counts"] == {str(good): [3, sum(sizes)]}
+    assert "DIVIDE_BY_ZERO" in news["suspended"][str(bad)]
+    _, again = ask(service, "PUT", "/brokers/B2", {"subscriptions": wanted, "address": "127.0.0.1:7002"})
+    assert "is suspended" in again["subscriptions"][0]["error"]
+    assert again["subscriptions"][1]["counts"] == [3, sum(sizes)]
+    _, status = ask(service, "GET", "/status")
+    (ratio,) = [each for each in status["channels"] if each["name"] == "Ratio"]
+    assert (ratio["suspended_count"], ratio["runs_apart"]) == (0, True)

@@ -42,3 +42,13 @@ def test_results_that_are_no_longer_in_memory_are_read_from_disk(tmp_path: Path)
     assert [each.record for each in again.fetch(7, 0, 2)] == [0, 1]
     assert [each.record for each in again.fetch(7, 6, 10)] == [3]
     assert again.newest([7, 8, 9], 4) == {7: 7, 8: 6}
+
+
+def test_results_are_counted_by_subscription(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results", Catalog(tmp_path / "catalog.sqlite"))
+    results.commit(found([(1, 7, 1, "{}"), (1, 8, 1, '{"a":"ö"}'), (1, 7, 2, "{}")]), {1: 2})
+    results.commit(found([(1, 7, 3, "{}")]), {1: 3})
+    counts = [results.count_of(each) for each in (7, 8, 9)]
+    assert [(each.results_count, each.results_bytes) for each in counts] == [(3, 6), (1, 10), (0, 0)]
+    results.forget([7])
+    assert results.count_of(7).results_count == 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trimtab.network.server.back_end import BackEndConnection, BroughtResults
 from trimtab.protocol.channels import ChannelResult
 from trimtab.protocol.effects import FetchResults, OpenStream
-from trimtab.protocol.events import BackEndEvent, ResultsExist, StreamOpened
+from trimtab.protocol.events import BackEndEvent, ResultsExist, StreamOpened, StreamRefused
 
 
 def test_news_that_overtake_the_answer_to_a_subscription_are_told_behind_it() -> None:
@@ -20,6 +20,30 @@ def test_news_that_overtake_the_answer_to_a_subscription_are_told_behind_it() ->
     assert told == [StreamOpened("~c", 3), ResultsExist("~c", 5)]
     line._heard(7, 9)
     assert told[-1] == ResultsExist("~c", 9) and len(told) == 3
+
+
+def test_results_are_counted_since_they_were_told_of_last_and_not_by_their_positions() -> None:
+    """Positions are those of all subscriptions together; counts begin again with another back end."""
+    told: list[BackEndEvent] = []
+    line = BackEndLine("http://127.0.0.1:1", "B1", told.append)
+    line._opened(OpenStream("~c", "c", {}), {"id": 7, "position": 300, "counts": [20, 2_000]})
+    line._heard(7, 900, counts=(23, 2_450))
+    line._heard(7, 1_900, counts=(24, 2_500))
+    line._heard(7, 2_000, counts=(2, 90))
+    assert told[1:] == [
+        ResultsExist("~c", 900, 3, 450),
+        ResultsExist("~c", 1_900, 1, 50),
+        ResultsExist("~c", 2_000, 2, 90),
+    ]
+
+
+def test_a_suspended_subscription_is_refused_with_the_reason() -> None:
+    told: list[BackEndEvent] = []
+    line = BackEndLine("http://127.0.0.1:1", "B1", told.append)
+    line._opened(OpenStream("~c", "c", {}), {"id": 7, "position": 3})
+    line._suspended(7, "division by zero")
+    line._suspended(7, "division by zero")
+    assert told[1:] == [StreamRefused("~c", "division by zero")]
 
 
 ACTS = st.sampled_from(["result", "elsewhere", "news", "news again", "large news", "fetch", "other"])

@@ -140,7 +140,7 @@ def test_rates_are_those_of_publications_once_for_each_distinct_filter() -> None
 
 def test_channels_are_back_end_subscriptions_too_with_the_rate_of_their_results() -> None:
     host = FakeHost("B1", {"C1": [A]})
-    host.streams = {"C1": {"#Alarm(1)": 7}, "C2": {"#Alarm(1)": 7, "#Alarm(2)": 0}}
+    host.streams = {"C1": {"#Alarm(1)": 70}, "C2": {"#Alarm(1)": 70, "#Alarm(2)": 0}}
     agent = CoordinatedAgent()
     agent.start(host, 0.0)
     (first,) = said(agent.handle(Heard(to_values(Present(life="l", report_every_s=10.0), EVERYBODY)), 1.0))
@@ -148,11 +148,11 @@ def test_channels_are_back_end_subscriptions_too_with_the_rate_of_their_results(
     names = {told.client: set(told.subscriptions) for told in first.clients}
     assert [len(names[client]) for client in ("C1", "C2")] == [2, 2]
     (shared,) = names["C1"] & names["C2"]
-    host.streams = {"C1": {"#Alarm(1)": 12}, "C2": {"#Alarm(1)": 12, "#Alarm(2)": 0}}
+    host.streams = {"C1": {"#Alarm(1)": 120}, "C2": {"#Alarm(1)": 120, "#Alarm(2)": 0}}
     (second,) = said(agent.handle(Woken(), 11.0))
     assert isinstance(second, Report)
     assert second.clients == ()
-    assert second.rates_bytes_per_s == {shared: 5.0}  # five results of 10 bytes in ten seconds
+    assert second.rates_bytes_per_s == {shared: 5.0}  # 50 bytes of results in ten seconds
 
 
 def test_orders_become_moves_and_their_ends_are_told() -> None:

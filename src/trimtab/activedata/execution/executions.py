@@ -48,6 +48,9 @@ TASKS_FROM_RESULTS_COUNT: Final = 50_000
 POSITIONS_AHEAD: Final = 1 << 24
 """Positions that small executions may take while tasks write with higher ones."""
 
+LEAF_PARTITIONS_COUNT: Final = 2
+"""What this process gives Spark comes in few partitions; for more slots records are spread, in their order."""
+
 TASK_LIMITS: Final = TaskLimits()
 EXECUTIONS_KEPT_COUNT: Final = 200
 
@@ -312,7 +315,10 @@ class Executions:
         slots_count = max(1, self.views.slots_count() - 1)  # one is left to the other channels
         with self.views.lock:
             session = self.views.session
-            session.createDataFrame(records).coalesce(slots_count).createOrReplaceTempView(view)
+            spread = session.createDataFrame(records)
+            if LEAF_PARTITIONS_COUNT < slots_count <= records.num_rows:
+                spread = spread.repartitionByRange(slots_count, "_sequence")
+            spread.coalesce(slots_count).createOrReplaceTempView(view)
             frame = session.sql(self._text([channel], f"`{view}`", few_records=False, part=part))
             if channel.is_scattered:
                 frame = frame.repartition(slots_count, "subscription")

@@ -130,7 +130,7 @@ def _configuration(settings: SparkSettings, work_dir: Path, log_file: Path) -> d
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.local.dir": str(work_dir / "local"),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions_count),
-        "spark.default.parallelism": str(settings.shuffle_partitions_count),
+        "spark.sql.leafNodeDefaultParallelism": str(settings.shuffle_partitions_count),
         "spark.sql.autoBroadcastJoinThreshold": str(settings.broadcast_bytes),
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **_SESSION_CONFIGURATION,

@@ -123,9 +123,15 @@ class Requests:
         results = self.active.results_store
         position = results.last_position  # before who is asked for: what begins after that is told the next time
         found = results.newest(self.active.catalog.subscription_ids(broker.id), after)
-        said = {str(key): value for key, value in found.items()}
-        answer = {"position": max(position, after), "subscriptions": said, "results": self._if_few(found, after)}
-        return bool(found), answer
+        suspended = self.active.suspended_of(broker.id)
+        answer = {
+            "position": max(position, after),
+            "subscriptions": {str(key): value for key, value in found.items()},
+            "results": self._if_few(found, after),
+            "counts": self.active.counts_of(list(found)),
+            "suspended": suspended,
+        }
+        return bool(found) or len(suspended) > request.number("suspended", len(suspended)), answer
 
     def _if_few(self, found: dict[int, int], after: int) -> dict[str, list[dict[str, object]]]:
         """The results themselves, by subscription, where they are so few that to ask for them would take longer."""
@@ -163,7 +169,11 @@ class Requests:
     def _made(self, wanted: WantedSubscription, broker: str) -> dict[str, object]:
         """A subscription with its number and the position after which its results come."""
         made = self.active.subscribe_many(wanted.channel, [wanted.arguments], broker, declared=True)[0]
-        return {"id": made.id, "position": self.active.results_store.last_position}
+        reason = self.active.suspended_reason(made.id)
+        if reason is not None:
+            raise ValueMistake(f"subscription {made.id} is suspended: {reason}")
+        position = self.active.results_store.last_position
+        return {"id": made.id, "position": position, "counts": self.active.counts_of([made.id])[str(made.id)]}
 
     def _made_or_refused(self, wanted: WantedSubscription, broker: str) -> dict[str, object]:
         """The same, or why it cannot be: one wrong subscription does not keep the others from being made."""

@@ -157,7 +157,11 @@ def bench_active(
     from trimtab.lab.bench.active import ActiveBench, run_active_bench
     from trimtab.lab.bench.active_goals import judge
 
-    bench = ActiveBench(seed=seed, many_count=20_000, latency_s=5.0, idle_s=3.0) if quick else ActiveBench(seed=seed)
+    bench = (
+        ActiveBench(seed=seed, many_count=20_000, latency_s=5.0, idle_s=3.0, burst_records_count=20_000)
+        if quick
+        else ActiveBench(seed=seed)
+    )
     try:
         with _progress() as report:
             figures = run_active_bench(bench, report)
@@ -168,9 +172,10 @@ def bench_active(
     if as_json:
         typer.echo(json.dumps({"figures": msgspec.to_builtins(figures), "goals": msgspec.to_builtins(goals)}, indent=2))
         return
-    for name, value in msgspec.to_builtins(figures).items():
-        if not isinstance(value, list):
-            typer.echo(f"{name:<20} {value:>14,.3f}")
+    burst = {f"burst {name}": value for name, value in msgspec.to_builtins(figures.burst).items()}
+    for name, value in {**msgspec.to_builtins(figures), **burst}.items():
+        if not isinstance(value, (list, dict)):
+            typer.echo(f"{name:<27} {value:>14,.3f}")
     for each in figures.executions:
         typer.echo(f"{each.channel}: {each.subscriptions_count:,} subscriptions: {each.execution_s:.3f} s")
     for goal in goals:

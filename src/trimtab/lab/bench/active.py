@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from trimtab.lab.bench.active_bursts import BurstFigures, measure_burst
 from trimtab.lab.bench.active_delays import broker_delays, fetched_delays
 from trimtab.operations.emergency.city import SIDE_M, EmergencyCity, statements
 from trimtab.simulation.workloads.emergency import EVENTS
@@ -46,6 +47,7 @@ class ActiveBench(msgspec.Struct, frozen=True):
     latency_s: float = 30.0
     idle_s: float = 15.0
     repeats_count: int = 7
+    burst_records_count: int = 200_000
 
 
 class Execution(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class ActiveFigures(msgspec.Struct, frozen=True):
     """The same to a fetch within the process."""
     results_per_s: float
     idle_cores: float
+    burst: BurstFigures
 
 
 def run_active_bench(bench: ActiveBench, report: Report) -> ActiveFigures:
@@ -93,6 +96,8 @@ def run_active_bench(bench: ActiveBench, report: Report) -> ActiveFigures:
         executions += _executions(bench, count)
     report("results per second")
     results_per_s = _results_per_s(bench)
+    report("a burst")
+    burst = measure_burst(bench.burst_records_count, bench.seed)
     return ActiveFigures(
         one_query_each_s=each_s,
         together_s=together_s,
@@ -105,6 +110,7 @@ def run_active_bench(bench: ActiveBench, report: Report) -> ActiveFigures:
         fetched_p99_s=_p99(fetched),
         results_per_s=results_per_s,
         idle_cores=idle_cores,
+        burst=burst,
     )
 
 

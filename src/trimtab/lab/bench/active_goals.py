@@ -13,6 +13,9 @@ _DELAY_TIMES_MAX: Final = 4.0
 _P99_TIMES_MAX: Final = 5.0
 _RESULTS_MIN_PER_S: Final = 100_000.0
 _IDLE_MAX_CORES: Final = 0.1
+_BURST_RESULTS_MIN_PER_S: Final = 150_000.0
+_QUICK_TIMES_MAX: Final = 2.0
+_CORRELATION_MIN: Final = 0.99
 
 
 def judge(figures: ActiveFigures) -> list[PlaneGoal]:
@@ -39,6 +42,21 @@ def judge(figures: ActiveFigures) -> list[PlaneGoal]:
         ),
         at_least("notifications into the table of results", figures.results_per_s, _RESULTS_MIN_PER_S, "/s"),
         at_most("processor at rest", figures.idle_cores, _IDLE_MAX_CORES, "cores"),
+    ]
+    burst = figures.burst
+    times = burst.quick_during_median_s / burst.quick_alone_median_s
+    said = f"burst of {burst.records_count:,} records"
+    goals += [
+        at_most(f"{said}: results that are missing", float(burst.missing_count), 0.0, ""),
+        at_least(f"{said}: results", burst.results_per_s, _BURST_RESULTS_MIN_PER_S, "/s"),
+        at_most(f"{said}: median delay of a quick channel, times that alone", times, _QUICK_TIMES_MAX, "x"),
+        at_least(
+            "rates that brokers are told of, correlation with the truth",
+            burst.counted_correlation,
+            _CORRELATION_MIN,
+            "",
+        ),
+        at_least("rates by Spark, correlation with the truth", burst.spark_correlation, _CORRELATION_MIN, ""),
     ]
     return goals
 

@@ -153,7 +153,9 @@ class BackEndConnection:
         self._wanted: dict[str, OpenStream] = {}
         self._ids: dict[str, int] = {}
         self._streams: dict[int, str] = {}
-        self._heard_early: dict[int, int] = {}
+        self._counted: dict[int, tuple[int, int]] = {}
+        """By subscription: how many results it had, and how large they were, as the back end counts them."""
+        self._heard_early: dict[int, tuple[int, tuple[int, int] | None]] = {}
         """News of subscriptions whose answer has not come yet: the two come by different connections."""
         self._brought = BroughtResults()
         self._requests: deque[BackEndRequest] = deque()
@@ -214,10 +216,11 @@ class BackEndConnection:
         self._ids[wanted.stream], self._streams[id] = id, wanted.stream
         position = int(answer["position"])
         self._brought.opened(wanted.stream, position)
+        self._count(id, _counts(answer.get("counts")))
         self._tell(StreamOpened(wanted.stream, position))
         early = self._heard_early.pop(id, None)
         if early is not None:
-            self._heard(id, early)
+            self._heard(id, early[0], counts=early[1])
 
     async def _carry_out_requests(self) -> None:
         with self._line() as line:
@@ -243,6 +246,7 @@ class BackEndConnection:
                 id = None if stream in self._wanted else self._ids.pop(stream, None)
                 if id is not None:
                     del self._streams[id]
+                    self._counted.pop(id, None)
                     self._brought.forget(stream)
                     await _to_thread(line.request, "DELETE", f"{self._path()}/subscriptions/{id}", None)
 
@@ -265,22 +269,51 @@ class BackEndConnection:
             self._tell(ResultsFetched(each.stream, each.after, tuple(map(_result, answer["results"]))))
 
     async def _wait_for_news(self) -> None:
+        suspended_count = 0
         with self._line() as line:
             while True:
-                path = f"{self._path()}/results?after={self._news_after}&wait_s={NEWS_WITHIN_S:g}"
+                asked = f"after={self._news_after}&wait_s={NEWS_WITHIN_S:g}&suspended={suspended_count}"
+                path = f"{self._path()}/results?{asked}"
                 said = await _to_thread(line.request, "GET", path, None)
                 self._news_after = int(said["position"])
-                brought = said.get("results", {})
+                brought, counts = said.get("results", {}), said.get("counts", {})
                 for id, position in said["subscriptions"].items():
-                    self._heard(int(id), int(position), [_result(each) for each in brought.get(id, [])])
+                    results = [_result(each) for each in brought.get(id, [])]
+                    self._heard(int(id), int(position), results, _counts(counts.get(id)))
+                suspended_count = len(said.get("suspended", {}))
+                for id, reason in said.get("suspended", {}).items():
+                    self._suspended(int(id), str(reason))
 
-    def _heard(self, id: int, position: int, results: Sequence[ChannelResult] = ()) -> None:
+    def _heard(
+        self,
+        id: int,
+        position: int,
+        results: Sequence[ChannelResult] = (),
+        counts: tuple[int, int] | None = None,
+    ) -> None:
         stream = self._streams.get(id)
         if stream is None:
-            self._heard_early[id] = position
+            self._heard_early[id] = position, counts
         else:
             self._brought.told(stream, position, results)
-            self._tell(ResultsExist(stream, position))
+            self._tell(ResultsExist(stream, position, *self._count(id, counts)))
+
+    def _count(self, id: int, counts: tuple[int, int] | None) -> tuple[int, int]:
+        """How many results there are since they were counted last, and how large; the back end may begin at 0 again."""
+        if counts is None:
+            return 0, 0
+        before = self._counted.get(id, (0, 0))
+        self._counted[id] = counts
+        return counts if counts[0] < before[0] else (counts[0] - before[0], counts[1] - before[1])
+
+    def _suspended(self, id: int, reason: str) -> None:
+        """The back end makes no more results of a subscription, which is told like one that it never made."""
+        stream = self._streams.pop(id, None)
+        if stream is not None:
+            del self._ids[stream]
+            self._wanted.pop(stream, None)
+            self._brought.forget(stream)
+            self._tell(StreamRefused(stream, reason))
 
     def _path(self) -> str:
         return f"/brokers/{quote(self._broker, safe='')}"
@@ -314,6 +347,10 @@ class _Line:
             if response.status >= http.client.INTERNAL_SERVER_ERROR or response.status in _NOT_ADMITTED:
                 raise http.client.HTTPException(f"the back end answers {response.status}: {said.get('error')}")
         return said
+
+
+def _counts(said: Any) -> tuple[int, int] | None:
+    return (int(said[0]), int(said[1])) if isinstance(said, list) and len(said) == 2 else None
 
 
 def _is_fetch(request: BackEndRequest) -> bool:

@@ -79,8 +79,8 @@ class CoordinatedAgent:
         self._filters: dict[str, list[Filter]] = {}
         self._names: dict[_Wish, str] = {}
         self._counted_bytes: dict[_Wish, float] = {}
-        self._positions: dict[str, int] = {}
-        """Of the newest result of each channel, as counted last."""
+        self._results_bytes: dict[str, int] = {}
+        """Of all results of each channel, as counted last."""
         self._rates_bytes_per_s: dict[_Wish, float] = {}
         self._told_rates: dict[str, float] = {}
         self._last = ""
@@ -230,7 +230,7 @@ class CoordinatedAgent:
         clients = list(dict.fromkeys([*host.clients(), *host.channel_clients()]))
         self._filters = {client: host.filters_of(client) for client in clients}
         streams = {client: host.streams_of(client) for client in clients}
-        self._positions = {name: at for each in streams.values() for name, at in each.items()}
+        self._results_bytes = {name: at for each in streams.values() for name, at in each.items()}
         wishes: dict[str, list[_Wish]] = {client: [*self._filters[client], *streams[client]] for client in clients}
         wanted = {each: None for some in wishes.values() for each in some}
         self._names = {each: self._names.get(each) or _name_of(each) for each in wanted}
@@ -242,8 +242,7 @@ class CoordinatedAgent:
         over_s = now_s - self._reported_s
         for client in self._host.channel_clients():
             for name, at in self._host.streams_of(client).items():
-                news_count = max(0, at - self._positions.get(name, at))
-                self._counted_bytes[name] = news_count * self._host.publication_bytes()
+                self._counted_bytes[name] = float(max(0, at - self._results_bytes.get(name, at)))
         if self._next_report_s is not None and over_s > 0:
             for each in self._rates_bytes_per_s:
                 seen = self._counted_bytes.get(each, 0.0) / over_s

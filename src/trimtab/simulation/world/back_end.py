@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trimtab.simulation.world.broker_host import BrokerHost
 
 RESULTS_KEPT_MAX_COUNT: Final = 100_000
+RESULT_BYTES: Final = 320
+"""The usual size of a publication."""
 
 
 class BackEnd:
@@ -41,6 +43,8 @@ class BackEnd:
         self._openers: dict[str, dict[str, BrokerHost]] = {}
         self._hosts: dict[str, BrokerHost] = {}
         self._position = 0
+        self.result_bytes = RESULT_BYTES
+        """How large a result is that brokers are told of."""
         self._is_away = False
 
     def join(self, host: BrokerHost) -> None:
@@ -59,7 +63,7 @@ class BackEnd:
         self._results.setdefault(stream, deque(maxlen=RESULTS_KEPT_MAX_COUNT)).append(result)
         self._checker.made(stream, self._position)
         for host in openers.values():
-            self._tell(host, ResultsExist(stream, self._position))
+            self._tell(host, ResultsExist(stream, self._position, 1, self.result_bytes))
 
     def ask(self, host: BrokerHost, request: BackEndRequest) -> None:
         """A broker's request arrives after the latency, unless the back end is away then."""
