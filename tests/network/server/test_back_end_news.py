@@ -25,7 +25,7 @@ def test_news_that_overtake_the_answer_to_a_subscription_are_told_behind_it() ->
 def test_results_are_counted_since_they_were_told_of_last_and_not_by_their_positions() -> None:
     """Positions are those of all subscriptions together; counts begin again with another back end."""
     told: list[BackEndEvent] = []
-    line = BackEndLine("http://127.0.0.1:1", "B1", told.append)
+    line = BackEndConnection("http://127.0.0.1:1", "B1", told.append)
     line._opened(OpenStream("~c", "c", {}), {"id": 7, "position": 300, "counts": [20, 2_000]})
     line._heard(7, 900, counts=(23, 2_450))
     line._heard(7, 1_900, counts=(24, 2_500))
@@ -39,7 +39,7 @@ def test_results_are_counted_since_they_were_told_of_last_and_not_by_their_posit
 
 def test_a_suspended_subscription_is_refused_with_the_reason() -> None:
     told: list[BackEndEvent] = []
-    line = BackEndLine("http://127.0.0.1:1", "B1", told.append)
+    line = BackEndConnection("http://127.0.0.1:1", "B1", told.append)
     line._opened(OpenStream("~c", "c", {}), {"id": 7, "position": 3})
     line._suspended(7, "division by zero")
     line._suspended(7, "division by zero")
