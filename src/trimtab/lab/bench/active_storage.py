@@ -96,14 +96,15 @@ def run_storage_bench(bench: StorageBench, report: Report) -> StorageFigures:
         write_records(directory / "in", bench)
         with ActiveData(directory / "data", SparkSettings(memory_mb=2_048)) as active:
             report("bulk loads, and Spark alone")
-            copied = _copies(active, directory, bench)
+            copied = _copies(active, directory, bench, report)
             report("the same records by a feed")
             feed_per_s = _feed_per_s(active, bench)
             report("batches with few and many keys")
             batches = _batches(active, bench)
             report("upserts of one row")
             upserts = _upserts(active, bench)
-    return StorageFigures(copy_count=bench.copy_count, feed_per_s=feed_per_s, **copied, **batches, **upserts)
+    measured = {"copy_count": bench.copy_count, "feed_per_s": feed_per_s, **copied, **batches, **upserts}
+    return msgspec.convert(measured, StorageFigures)
 
 
 def write_records(folder: Path, bench: StorageBench) -> None:
@@ -126,7 +127,7 @@ def _line(number: int, draw: random.Random) -> str:
     )
 
 
-def _copies(active: ActiveData, directory: Path, bench: StorageBench) -> dict[str, float]:
+def _copies(active: ActiveData, directory: Path, bench: StorageBench, report: Report) -> dict[str, float]:
     source = directory / "in"
     session = active.views.session
     session.range(1_000).count()
@@ -151,6 +152,7 @@ def _copies(active: ActiveData, directory: Path, bench: StorageBench) -> dict[st
         copy = f"COPY INTO {dataset} FROM '{source}' FORMAT JSON"
         found[name] = _timed(lambda: said.append(active.run(copy)[0].rows[0]))  # noqa: B023
         expected = bench.copy_count // FILES_COUNT * FILES_COUNT
+        report(f"{dataset}: {found[name]:.1f} s; Spark alone: {times[0]:.1f} s")
         if said[0]["accepted"] != expected:
             raise AssertionError(f"{dataset} took {said[0]['accepted']:,} of {expected:,} records")
         if name != "copy_active_s":
@@ -239,6 +241,7 @@ def _size_bytes(folder: Path) -> int:
 def judge_storage(figures: StorageFigures) -> list[PlaneGoal]:
     """Each goal with what was measured."""
     alone_s = figures.spark_alone_s
+    plain_s = figures.copy_without_key_s
     slowest_s = max(figures.copy_with_key_s, figures.copy_active_s)
     copied_per_s = figures.copy_count / slowest_s
     batch_times = figures.batch_many_keys_s / figures.batch_few_keys_s
@@ -246,19 +249,21 @@ def judge_storage(figures: StorageFigures) -> list[PlaneGoal]:
     many = f"{figures.keys_many_count:,} keys"
     return [
         at_least("COPY, speed against a feed", copied_per_s / figures.feed_per_s, _FEED_TIMES_MIN, "x"),
-        at_least(
-            "COPY without a key, speed against Spark", alone_s / figures.copy_without_key_s, _WITHOUT_KEY_MIN, "x"
-        ),
+        at_least("COPY without a key, speed against Spark", alone_s / plain_s, _WITHOUT_KEY_MIN, "x"),
         at_least("COPY with a key, speed against Spark", alone_s / slowest_s, _WITH_KEY_MIN, "x"),
         at_most(f"a batch of 1,000 records with {many}, times that with few", batch_times, _BATCH_TIMES_MAX, "x"),
         at_most("size after upserts of one row, times that before", growth_times, _GROWTH_TIMES_MAX, "x"),
     ]
 
 
+def _tell(said: str) -> None:
+    sys.stderr.write(f"{time.strftime('%X')} {said}\n")
+
+
 def main() -> int:
     """Run once and print figures and goals as JSON; 0 if all goals are met."""
     bench = StorageBench(copy_count=int(sys.argv[1])) if len(sys.argv) > 1 else StorageBench()
-    figures = run_storage_bench(bench, lambda said: None)
+    figures = run_storage_bench(bench, _tell)
     goals = judge_storage(figures)
     shown = {"figures": msgspec.to_builtins(figures), "goals": msgspec.to_builtins(goals)}
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
