@@ -266,3 +266,37 @@ def test_a_drop_removes_the_files(active: ActiveData) -> None:
     assert not folder.exists()
     active.run(REPORTS)
     assert rows(active, "SELECT * FROM Reports") == []
+
+
+@pytest.mark.parametrize("active_word", ["ACTIVE", ""])
+def test_a_dataset_is_partitioned_by_a_field_and_by_days(active: ActiveData, tmp_path: Path, active_word: str) -> None:
+    active.run(
+        f"CREATE {active_word} DATASET P (id STRING, event STRING, at TIMESTAMP, x INT OPTIONAL) KEY id "
+        "PARTITION BY event, DAY(at)"
+    )
+    path = tmp_path / "p.jsonl"
+    records = [
+        {"id": f"r{n}", "event": ["a b/é", "fire"][n % 2], "at": f"2026-05-0{1 + n % 3}T12:00:00Z"} for n in range(12)
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in records))
+    active.run(f"COPY INTO P FROM '{path}'")
+    active.run("INSERT INTO P VALUES ('s', 'a b/é', '2026-05-09T00:00:00Z', 5)")
+    active.run("UPSERT INTO P VALUES ('r1', 'fire', '2026-05-09T00:00:00Z', 7); DELETE FROM P WHERE id = 'r2'")
+    folder = active.datasets["p"].directory
+    places = {each.parent.relative_to(folder).as_posix() for each in folder.rglob("*.parquet")}
+    assert "event=fire/_day_at=2026-05-09" in places
+    assert len(places) >= 7
+
+    def check() -> None:
+        found = rows(active, "SELECT id, event, at, x FROM P")
+        assert len(found) == 12 == active.datasets["p"].store.rows_count()
+        assert {row["event"] for row in found} == {"a b/é", "fire"}
+        assert rows(active, "SELECT x FROM P WHERE event = 'fire' AND x IS NOT NULL") == [{"x": 7}]
+        assert sorted(active.datasets["p"].store.read(["id"])["id"].to_pylist()) == sorted(row["id"] for row in found)
+
+    check()
+    active.datasets["p"].fold()
+    check()
+    active.datasets["p"].store.compact()
+    check()
+    assert rows(active, "SELECT count(*) AS n FROM P WHERE at < '2026-05-02T00:00:00Z'") == [{"n": 4}]

@@ -416,7 +416,7 @@ class ActiveData:
 
     # Feeds
 
-    def feed(self, name: str, lines: bytes | Iterable[Mapping[str, Scalar]]) -> FeedAnswer:
+    def feed(self, name: str, lines: bytes | Iterable[Mapping[str, Any]]) -> FeedAnswer:
         """Give records to a feed; those that it accepts are durable when this returns."""
         if not isinstance(lines, bytes):
             lines = b"\n".join(msgspec.json.encode(each) for each in lines)

@@ -4,13 +4,13 @@ import os
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from trimtab.activedata.definitions.fields import Field
 from trimtab.activedata.errors import StorageError
-from trimtab.activedata.storage import dataset_table, parquet_files
 from trimtab.activedata.storage.backup import back_up, restore
 from trimtab.activedata.storage.catalog_entries import DatasetOptions
 from trimtab.activedata.storage.datasets import StoredDataset
@@ -92,16 +92,16 @@ def test_a_base_that_is_written_anew_while_it_is_compacted_stays_whole(
     dataset = opened(stored, active=True)
     for number in range(5):
         dataset.take([(f"r{number}", number)])
-    write = parquet_files.write_file
+    write = dataset.store._written
 
-    def write_late(*arguments: object) -> object:
-        monkeypatch.setattr(dataset_table, "write_file", write)
+    def write_late(tables: Any) -> Any:
+        monkeypatch.setattr(dataset.store, "_written", write)
         rows = dataset.store.read().sort_by("n")
         dataset.delete_rows(rows.slice(0, 2))
         dataset.fold()
-        return write(*arguments)  # type: ignore[arg-type]
+        return write(tables)
 
-    monkeypatch.setattr(dataset_table, "write_file", write_late)
+    monkeypatch.setattr(dataset.store, "_written", write_late)
     dataset.store.compact()
     assert sorted(contents(dataset).values()) == [2, 3, 4]
     stored.close()

@@ -187,15 +187,19 @@ class BulkLoad:
     def _add_numbered(self, frame: DataFrame, input_bytes: int) -> Loaded:
         dataset = self._dataset
         keys = dataset.keys
+        before = dataset.last_sequence
         if keys is None:
             found = self._run(frame, self._task(""))
         else:
-            with dataset.lock:
-                keys.index.flush(dataset.last_sequence, dataset.store.changes.last_change)
-                runs = tuple(str(each.path) for each in keys.index.runs)
-                before = dataset.last_sequence
             gathered = frame.repartition(self._partitions_count(input_bytes), *map(_quoted, dataset.entry.keys))
-            found = self._run(gathered, self._task(FIRST, runs))
+            with dataset.lock:
+                before = dataset.last_sequence
+                holding = keys.index.held(before, dataset.store.changes.last_change)
+                runs = holding.__enter__()
+            try:
+                found = self._run(gathered, self._task(FIRST, tuple(str(each.path) for each in runs)))
+            finally:
+                holding.__exit__(None, None, None)
 
         def commit() -> None:
             with dataset.lock:
@@ -227,12 +231,12 @@ class BulkLoad:
         """The same files with the numbers of the records in them."""
         rows = []
         for each in files:
-            rows.append((each.name, first))
+            rows.append((msgspec.json.encode(each).decode(), first))
             first += each.rows_count
         if not rows:
             return []
         task = NumberingTask(str(self._dataset.store.path), self._schema())
-        frame = self._session.createDataFrame(rows, "name STRING, first BIGINT").repartition(len(rows))
+        frame = self._session.createDataFrame(rows, "file STRING, first BIGINT").repartition(len(rows))
         return self._collected(frame, task).files
 
     def _replace(self, frame: DataFrame, input_bytes: int) -> Loaded:
@@ -277,6 +281,7 @@ class BulkLoad:
             runs=runs,
             runs_folder="" if dataset.keys is None else str(dataset.keys.index.folder.absolute()),
             source=self._source,
+            partition_by=tuple(dataset.store.partition_by),
         )
 
     def _run(self, frame: DataFrame, task: BulkTask) -> _Answers:

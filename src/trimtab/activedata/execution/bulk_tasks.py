@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from trimtab.activedata.storage.key_index import GONE, Entries, KeyIndex, read_run, sorted_entries, write_run
-from trimtab.activedata.storage.parquet_files import TableFileWriter, WrittenFile
+from trimtab.activedata.storage.parquet_files import PartitionsWriter, TableFileWriter, WrittenFile, whole_rows
 from trimtab.activedata.storage.record_keys import judged, record_entries
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ LETTERS_MAX_COUNT: Final = 10_000
 """A load with more records that cannot be used than this is refused as a whole."""
 
 CHUNK_ROWS_COUNT: Final = 100_000
-FILE_ROWS_MAX_COUNT: Final = 4_000_000
 
 BAD: Final = "_bad"
 LINE: Final = "_line"
@@ -89,8 +88,7 @@ class _Worker:
         self._task = task
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.schema))
         self._folder = Path(task.folder)
-        self._writer: TableFileWriter | None = None
-        self._files: list[WrittenFile] = []
+        self._writer = PartitionsWriter(self._folder, self._schema, task.partition_by, "bulk")
         self._letters: list[tuple[str, str]] = []
         self._counts = {"accepted": 0, "repeated": 0, "rejected": 0}
         self._known = [run for each in task.runs if (run := read_run(Path(each))) is not None]
@@ -169,32 +167,16 @@ class _Worker:
         return table.filter(pa.array(is_last))
 
     def _write(self, table: pa.Table) -> None:
-        import pyarrow as pa
-
-        if not table.num_rows:
-            return
-        if self._writer is None:
-            self._writer = TableFileWriter(self._folder, self._schema, "bulk", {})
-        columns = [
-            table[field.name].cast(field.type)
-            if field.name in table.column_names
-            else pa.nulls(table.num_rows, field.type)
-            for field in self._schema
-        ]
-        self._writer.write(pa.table(columns, schema=self._schema))
-        self._counts["accepted"] += table.num_rows
-        if self._writer.rows_count >= FILE_ROWS_MAX_COUNT:
-            self._files.append(self._writer.close())
-            self._writer = None
+        if table.num_rows:
+            self._writer.write(whole_rows(table, self._schema))
+            self._counts["accepted"] += table.num_rows
 
     def end(self) -> list[tuple[str, str, int]]:
         """What the driver has to know."""
         if self._held is not None:
             self._write(self._held)
-        if self._writer is not None:
-            self._files.append(self._writer.close())
         found = [(kind, "", count) for kind, count in self._counts.items()]
-        found += [("file", msgspec.json.encode(each).decode(), each.rows_count) for each in self._files]
+        found += [("file", msgspec.json.encode(each).decode(), each.rows_count) for each in self._writer.close()]
         found += [("letter", json.dumps(letter), 1) for letter in self._letters]
         if self._own:
             path = Path(self._task.runs_folder) / f"{uuid.uuid4().hex}{KeyIndex.BULK_SUFFIX}"
@@ -204,7 +186,7 @@ class _Worker:
 
 
 class NumberingTask(msgspec.Struct, frozen=True):
-    """Gives the records of files their numbers: reads each file named by (name, first number) and writes it anew."""
+    """Gives the records of files their numbers: reads each file (with its first number) and writes it anew."""
 
     folder: str
     schema: bytes
@@ -215,7 +197,7 @@ class NumberingTask(msgspec.Struct, frozen=True):
 
         for batch in batches:
             rows = batch.to_pylist()
-            files = [self._numbered(row["name"], row["first"]) for row in rows]
+            files = [self._numbered(msgspec.json.decode(row["file"], type=WrittenFile), row["first"]) for row in rows]
             columns: list[Any] = [
                 pa.array(["file"] * len(files)),
                 pa.array([msgspec.json.encode(each).decode() for each in files]),
@@ -223,14 +205,15 @@ class NumberingTask(msgspec.Struct, frozen=True):
             ]
             yield pa.RecordBatch.from_arrays(columns, names=["kind", "text", "count"])
 
-    def _numbered(self, name: str, first: int) -> WrittenFile:
+    def _numbered(self, file: WrittenFile, first: int) -> WrittenFile:
         import numpy as np
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
-        path = Path(self.folder) / name
-        writer = TableFileWriter(Path(self.folder), schema, "bulk", {})
+        path = Path(self.folder) / file.name
+        schema = pa.schema([field for field in schema if field.name not in file.partition])
+        writer = TableFileWriter(Path(self.folder), schema, "bulk", file.partition)
         index = schema.get_field_index("_sequence")
         with pq.ParquetFile(path) as opened:
             for batch in opened.iter_batches(CHUNK_ROWS_COUNT):

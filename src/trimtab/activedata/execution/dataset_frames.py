@@ -9,7 +9,7 @@ from trimtab.activedata.storage.dataset_table import DatasetTable, Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def dataset_frame(session: SparkSession, store: DatasetTable) -> DataFrame:
@@ -24,10 +24,21 @@ def base_frame(session: SparkSession, store: DatasetTable, files: tuple[str, ...
 
     if not files:
         return session.createDataFrame(store.schema.empty_table())
-    reader = session.read.schema(from_arrow_schema(store.schema))
+    reader = session.read.schema(from_arrow_schema(store.table_schema))
     if store.partition_by:
-        reader = reader.option("basePath", str(store.path))
-    return reader.parquet(*files)
+        reader = reader.option("basePath", str(store.path.absolute()))
+    return reader.parquet(*files).select(*(_column(field, store) for field in store.schema))
+
+
+def _column(field: pa.Field, store: DatasetTable) -> Column:
+    """A column of the base; Spark takes the bytes of a text in a partition's path for characters of their own."""
+    import pyarrow as pa
+    from pyspark.sql import functions as f
+
+    column = f.col(f"`{field.name}`")
+    if field.name in store.partition_by and pa.types.is_string(field.type):
+        return f.decode(f.encode(column, "ISO-8859-1"), "UTF-8").alias(field.name)
+    return column
 
 
 def with_changes(session: SparkSession, base: DataFrame, store: DatasetTable, snapshot: Snapshot) -> DataFrame:

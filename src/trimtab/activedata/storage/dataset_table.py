@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ import msgspec
 from trimtab.activedata.storage.changes import CHANGE, DELETED, Changes, kept_beside_count
 from trimtab.activedata.storage.delta_log import AcknowledgedVersions
 from trimtab.activedata.storage.delta_tables import SMALL_FILE_BYTES, DeltaStore, TableFile
-from trimtab.activedata.storage.parquet_files import WrittenFile, write_file
+from trimtab.activedata.storage.parquet_files import DAY_PREFIX, WrittenFile, partition_columns, write_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,8 @@ class DatasetTable(DeltaStore):
         self.keys = tuple(keys)
         self.keep_apart_s: float | None = None
         """Files whose records came in different periods of this length stay apart, so that old ones can go whole."""
-        super().__init__(path, schema, versions, self._with_changes(schema), partition_by)
+        self._day_names = [each for each in partition_columns(partition_by) if each.startswith(DAY_PREFIX)]
+        super().__init__(path, schema, versions, self._with_changes(schema), partition_columns(partition_by))
         self.add_fields(schema, self._with_changes(schema))
         self._remove_unfinished()
         self._dataset: tuple[int, Any] | None = None
@@ -77,7 +78,8 @@ class DatasetTable(DeltaStore):
         import pyarrow as pa
 
         more = [pa.field(CHANGE, pa.int64()), pa.field(DELETED, pa.bool_())] if self.keys else []
-        return pa.schema([*schema, *more])
+        days = [pa.field(name, pa.date32()) for name in self._day_names]
+        return pa.schema([*schema, *days, *more])
 
     def add_visible_fields(self, schema: pa.Schema) -> None:
         """Add fields to the dataset."""
@@ -166,7 +168,7 @@ class DatasetTable(DeltaStore):
             return self._dataset[1]
 
     def _known_of(self, file: TableFile) -> Expression:
-        """What holds for all rows of a file: the ranges of their numbers and keys, and their partition."""
+        """What holds for all rows of a file: between which numbers and keys they lie, and its partition."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -246,7 +248,7 @@ class DatasetTable(DeltaStore):
                 rows = table.filter(kept)
                 if rows.num_rows < table.num_rows:
                     removed.append(file)
-                    added += self._written([rows], file.partition)
+                    added += self._written([rows])
                     count += table.num_rows - rows.num_rows
             if removed:
                 self.commit_files(added, removed, {})
@@ -278,7 +280,7 @@ class DatasetTable(DeltaStore):
             if changes.without_changed(keys).num_rows == keys.num_rows:
                 continue
             removed.append(file)
-            added += self._written([changes.without_changed(self._raw([file]))], file.partition)
+            added += self._written([changes.without_changed(self._raw([file]))])
         live = changes.live
         if SEQUENCE in live.column_names:
             live = live.sort_by(SEQUENCE)
@@ -288,15 +290,14 @@ class DatasetTable(DeltaStore):
             live = live.set_column(
                 index, self.table_schema.field(name), nothing.cast(self.table_schema.field(name).type)
             )
-        added += self._written([live], {})
+        added += self._written([live])
         self.commit_files(added, removed, marks)
         self._base_rows_count = None
         self.changes.clear()
         self.changes.last_change = max(self.changes.last_change, changes.last_change)
 
-    def _written(self, tables: list[pa.Table], partition: dict[str, str | None]) -> list[WrittenFile]:
-        found = write_file(self.path, self.table_schema, tables)
-        return [] if found is None else [found]
+    def _written(self, tables: Iterable[pa.Table]) -> list[WrittenFile]:
+        return write_files(self.path, self.table_schema, tables, self.partition_by)
 
     # Compaction
 
@@ -312,18 +313,15 @@ class DatasetTable(DeltaStore):
         with self._compacting:
             for group in self._small_groups():
                 tables = (self._raw([each]) for each in group)
-                added = write_file(self.path, self.table_schema, tables)
-                if added is not None:
-                    modified_ms = max(each.modified_ms for each in group)
-                    added = msgspec.structs.replace(added, modified_ms=modified_ms, partition=group[0].partition)
+                modified_ms = max(each.modified_ms for each in group)
+                added = [msgspec.structs.replace(each, modified_ms=modified_ms) for each in self._written(tables)]
                 with self.lock:
                     if {each.path for each in group} <= {each.path for each in self.table_files()}:
-                        self.commit_files([] if added is None else [added], group, {}, changes_data=False)
+                        self.commit_files(added, group, {}, changes_data=False)
             with self.lock:
                 files = self._change_files()
                 if len(files) > 1:
-                    added = write_file(self.path, self.table_schema, [self.changes.table])
-                    self.commit_files([] if added is None else [added], files, {}, changes_data=False)
+                    self.commit_files(self._written([self.changes.table]), files, {}, changes_data=False)
             self.vacuum()
 
     def _small_groups(self) -> list[list[TableFile]]:

@@ -20,7 +20,7 @@ from trimtab.activedata.storage.changes import CHANGE, DELETED
 from trimtab.activedata.storage.dataset_table import CHANGES_MARK, FOLDED_MARK, SEQUENCE, DatasetTable
 from trimtab.activedata.storage.delta_tables import TableFile
 from trimtab.activedata.storage.key_index import GONE, MEMORY_COUNT, KeyIndex
-from trimtab.activedata.storage.parquet_files import WrittenFile
+from trimtab.activedata.storage.parquet_files import WrittenFile, whole_rows
 from trimtab.activedata.storage.record_keys import RecordKeys
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class StoredDataset:
         self._catalog = catalog
         self.directory = directory
         self.schema = _visible_schema(entry)
-        self.store = DatasetTable(directory, self.schema, entry.keys, catalog)
+        self.store = DatasetTable(directory, self.schema, entry.keys, catalog, entry.options.partition_by)
         self.lock = threading.RLock()
         self.last_sequence = self.store.mark(RECORDS_MARK) or 0
         self._recent: deque[tuple[int, pa.Table]] = deque()
@@ -311,18 +311,7 @@ class StoredDataset:
         return table.append_column(self.schema.field(SEQUENCE), numbers)
 
     def _whole(self, rows: pa.Table, change: int | None = None) -> pa.Table:
-        """Rows with all columns of the table."""
-        import pyarrow as pa
-
-        columns = []
-        for field in self.store.table_schema:
-            if field.name in rows.column_names:
-                columns.append(rows[field.name])
-            elif field.name == CHANGE and change is not None:
-                columns.append(pa.repeat(pa.scalar(change, pa.int64()), rows.num_rows))
-            else:
-                columns.append(pa.nulls(rows.num_rows, field.type))
-        return pa.table(columns, schema=self.store.table_schema)
+        return whole_rows(rows, self.store.table_schema, change)
 
     def _arrow(self, rows: list[Row], numbers: range | None = None) -> pa.Table:
         import pyarrow as pa

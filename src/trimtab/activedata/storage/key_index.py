@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -149,6 +151,7 @@ class KeyIndex:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
         self._fresh: dict[tuple[int, int], int] = {}
+        self._holders_count = 0
         self.runs: list[Run] = []
         for path in sorted(folder.glob("*.run")):
             run = read_run(path)
@@ -264,9 +267,27 @@ class KeyIndex:
                 if run is not None:
                     self.runs.append(run)
 
-    def drop_up_to(self, sequence: int) -> None:
-        """Drop the runs whose records are all gone."""
+    @contextmanager
+    def held(self, last_sequence: int, last_change: int) -> Iterator[list[Run]]:
+        """Runs with everything that is known, whose files stay as long as tasks read them."""
         with self._lock:
+            self.flush(last_sequence, last_change)
+            self._holders_count += 1
+            runs = list(self.runs)
+        try:
+            yield runs
+        finally:
+            with self._lock:
+                self._holders_count -= 1
+
+    def _is_held(self) -> bool:
+        return self._holders_count > 0
+
+    def drop_up_to(self, sequence: int) -> None:
+        """Drop the runs whose records are all gone; not while tasks read runs."""
+        with self._lock:
+            if self._is_held():
+                return
             dropped = [each for each in self.runs[:-1] if each.last_sequence <= sequence]
             self.runs = [each for each in self.runs if each not in dropped]
             for each in dropped:
@@ -275,6 +296,8 @@ class KeyIndex:
     def merge(self) -> bool:
         """Merge two neighbouring runs if there are such of like size; answers whether it did."""
         with self._lock:
+            if self._is_held():
+                return False
             runs = list(self.runs)
         pair = _to_merge([each.entries.count for each in runs])
         if pair is None:
@@ -282,7 +305,7 @@ class KeyIndex:
         older, newer = runs[pair], runs[pair + 1]
         entries = sorted_entries([newer.entries, older.entries], without_gone=pair == 0)
         with self._lock:
-            if older not in self.runs or newer not in self.runs:
+            if self._is_held() or older not in self.runs or newer not in self.runs:
                 return False
             sequence = max(older.last_sequence, newer.last_sequence)
             write_run(newer.path, entries, sequence, max(older.last_change, newer.last_change))

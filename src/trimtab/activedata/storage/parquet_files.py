@@ -11,7 +11,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 COMPRESSION: Final = "zstd"
 ROW_GROUP_COUNT: Final = 128_000
+FILE_ROWS_MAX_COUNT: Final = 4_000_000
+OPEN_FILES_MAX_COUNT: Final = 64
+"""Of more partitions at a time, the first file is ended."""
+
+DAY_PREFIX: Final = "_day_"
+"""What a column begins with that has the day of another one."""
+
 STATISTICS_TEXT_MAX_CHARS: Final = 64
 """Longer texts are left out of the statistics."""
 
@@ -43,9 +50,8 @@ class WrittenFile(msgspec.Struct, frozen=True):
         """The action of the log that makes the file part of the table."""
         from deltalake.transaction import AddAction
 
-        path = quote(self.name, safe="/=.-_~ ") if self.partition else self.name
         modified_ms = self.modified_ms or int(time.time() * 1_000)
-        return AddAction(path, self.size_bytes, self.partition, modified_ms, changes_data, self.statistics)
+        return AddAction(self.name, self.size_bytes, self.partition, modified_ms, changes_data, self.statistics)
 
 
 class TableFileWriter:
@@ -56,7 +62,9 @@ class TableFileWriter:
 
         self._folder = folder
         self._partition = partition
-        self._schema = schema
+        import pyarrow as pa
+
+        self._schema = schema = pa.schema([field for field in schema if field.name not in partition])
         within = "".join(f"{name}={_partition_text(value)}/" for name, value in partition.items())
         self.name = f"{within}{prefix}-{uuid.uuid4().hex}.parquet"
         path = folder / self.name
@@ -68,7 +76,7 @@ class TableFileWriter:
     def write(self, rows: pa.Table) -> None:
         """Add rows."""
         if rows.num_rows:
-            self._waiting.append(rows)
+            self._waiting.append(rows.select(self._schema.names))
             self.rows_count += rows.num_rows
             if sum(each.num_rows for each in self._waiting) >= ROW_GROUP_COUNT:
                 self._write_group()
@@ -94,14 +102,90 @@ class TableFileWriter:
         return WrittenFile(self.name, path.stat().st_size, self.rows_count, statistics, self._partition)
 
 
-def write_file(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], prefix: str = "part") -> WrittenFile | None:
-    """Write one file of tables; None if they have no rows."""
-    writer: TableFileWriter | None = None
+class PartitionsWriter:
+    """Writes a file for each partition that comes, or one file if a table has none."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, partition_by: Sequence[str], prefix: str) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._partition_by = list(partition_by)
+        self._prefix = prefix
+        self._open: dict[tuple[str | None, ...], TableFileWriter] = {}
+        self._done: list[WrittenFile] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows of any partitions."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not rows.num_rows:
+            return
+        if not self._partition_by:
+            self._write(rows, ())
+            return
+        texts = pa.table({name: rows[name].cast(pa.string()) for name in self._partition_by})
+        for place in texts.group_by(self._partition_by).aggregate([]).to_pylist():
+            there = None
+            for name, value in place.items():
+                same = pc.is_null(texts[name]) if value is None else pc.fill_null(pc.equal(texts[name], value), False)
+                there = same if there is None else pc.and_(there, same)
+            self._write(rows.filter(there), tuple(place[name] for name in self._partition_by))
+
+    def _write(self, rows: pa.Table, place: tuple[str | None, ...]) -> None:
+        writer = self._open.get(place)
+        if writer is None:
+            if len(self._open) >= OPEN_FILES_MAX_COUNT:
+                self._done.append(self._open.pop(next(iter(self._open))).close())
+            partition = dict(zip(self._partition_by, place, strict=False))
+            writer = self._open[place] = TableFileWriter(self._folder, self._schema, self._prefix, partition)
+        writer.write(rows)
+        if writer.rows_count >= FILE_ROWS_MAX_COUNT:
+            self._done.append(self._open.pop(place).close())
+
+    def close(self) -> list[WrittenFile]:
+        """End all files; they are on the disk for sure when this returns."""
+        self._done += [each.close() for each in self._open.values()]
+        self._open.clear()
+        return self._done
+
+
+def write_files(
+    folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], partition_by: Sequence[str] = (), prefix: str = "part"
+) -> list[WrittenFile]:
+    """Write tables to a file of each partition."""
+    writer = PartitionsWriter(folder, schema, partition_by, prefix)
     for table in tables:
-        if table.num_rows:
-            writer = writer or TableFileWriter(folder, schema, prefix, {})
-            writer.write(table)
-    return None if writer is None else writer.close()
+        writer.write(table)
+    return writer.close()
+
+
+def whole_rows(rows: pa.Table, schema: pa.Schema, change: int | None = None) -> pa.Table:
+    """Rows with all columns of a table: days that it is partitioned by, the number of a change, nothing elsewhere."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for field in schema:
+        if field.name in rows.column_names:
+            columns.append(rows[field.name].cast(field.type))
+        elif field.name.startswith(DAY_PREFIX):
+            moments = rows[field.name.removeprefix(DAY_PREFIX)]
+            is_day = pa.types.is_date(moments.type)
+            columns.append(moments if is_day else pc.floor_temporal(moments, unit="day").cast(pa.date32()))
+        elif field.name == "_change" and change is not None:
+            columns.append(pa.repeat(pa.scalar(change, pa.int64()), rows.num_rows))
+        else:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+    return pa.table(columns, schema=schema)
+
+
+def partition_columns(partition_by: Sequence[str]) -> list[str]:
+    """The columns of partitions, as a dataset's definition names them.
+
+    >>> partition_columns(["event", "DAY(at)"])
+    ['event', '_day_at']
+    """
+    return [DAY_PREFIX + each[4:-1] if each.startswith("DAY(") else each for each in partition_by]
 
 
 def _partition_text(value: str | None) -> str:

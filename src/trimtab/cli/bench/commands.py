@@ -156,25 +156,29 @@ def bench_active(
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.lab.bench.active import ActiveBench, run_active_bench
     from trimtab.lab.bench.active_goals import judge
+    from trimtab.lab.bench.active_storage import QUICK_STORAGE, StorageBench, judge_storage, run_storage_bench
 
     bench = (
         ActiveBench(seed=seed, many_count=20_000, latency_s=5.0, idle_s=3.0, burst_records_count=20_000)
         if quick
         else ActiveBench(seed=seed)
     )
+    storage_bench = QUICK_STORAGE if quick else StorageBench(seed=seed)
     try:
         with _progress() as report:
             figures = run_active_bench(bench, report)
+            storage = run_storage_bench(storage_bench, report)
     except (ActiveDataError, ImportError) as error:
         typer.echo(printable(str(error)), err=True)
         raise typer.Exit(1) from None
-    goals = judge(figures)
+    goals = [*judge(figures), *judge_storage(storage)]
+    measured = {**msgspec.to_builtins(figures), "storage": msgspec.to_builtins(storage)}
     if as_json:
-        typer.echo(json.dumps({"figures": msgspec.to_builtins(figures), "goals": msgspec.to_builtins(goals)}, indent=2))
+        typer.echo(json.dumps({"figures": measured, "goals": msgspec.to_builtins(goals)}, indent=2))
         return
     burst = {f"burst {name}": value for name, value in msgspec.to_builtins(figures.burst).items()}
-    for name, value in {**msgspec.to_builtins(figures), **burst}.items():
-        if not isinstance(value, (list, dict)):
+    for name, value in {**measured, **measured["storage"], **burst}.items():
+        if isinstance(value, (int, float)):
             typer.echo(f"{name:<27} {value:>14,.3f}")
     for each in figures.executions:
         typer.echo(f"{each.channel}: {each.subscriptions_count:,} subscriptions: {each.execution_s:.3f} s")
