@@ -1,6 +1,11 @@
 """What a broker's process measures of itself, told to the broker's meters: rates, sizes, waiting times and memory.
 
 Nothing is modelled, except that a broker that keeps to a configured processor tells the time that this one would take.
+
+Otherwise a publication costs all that the process did for it: decoding and writing as well as the step in between,
+and the time that it was ready to run and did not get the processor, because others had it or a quota was used up. So
+the input utilisation reads 1 when the process can do no more, on whatever share of a processor it has. What the
+process does when no publications come is not theirs.
 """
 
 from __future__ import annotations
@@ -24,6 +29,29 @@ SIZE_WEIGHT: Final = 0.02
 """What one frame counts in the mean size of publications: the last fifty or so make it."""
 
 
+IDLE_WEIGHT: Final = 0.1
+"""What one look at an idle process counts in the share that it wants then."""
+
+_SCHEDULING: Final = Path("/proc/self/schedstat")
+
+
+def processor_wanted_s() -> float | None:
+    """How long this process has run or waited for a processor, in all; None where the system does not tell.
+
+    Waiting because a quota was used up (cgroups) counts as well.
+
+    >>> before_s = processor_wanted_s()
+    >>> count = sum(range(1_000_000))
+    >>> before_s is None or processor_wanted_s() > before_s
+    True
+    """
+    try:
+        ran_ns, waited_ns, _ = _SCHEDULING.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return None
+    return (int(ran_ns) + int(waited_ns)) / 1e9
+
+
 class ProcessMeters:
     """Feeds the meters of one broker."""
 
@@ -40,6 +68,14 @@ class ProcessMeters:
         self._begun_bytes = resident_bytes()[0]
         self._output_waits_s = 0.0
         self._publication_bytes = broker.meters.publication_bytes
+        self._steps_s = 0.0
+        """The time of steps since the last look."""
+        self._stepped_count = 0
+        """Publications that were matched meanwhile."""
+        self._wanted_s = processor_wanted_s()
+        self._looked_s: float | None = None
+        self._idle_share = 0.0
+        """The share of a processor that the process wants when no publications come."""
 
     def worked(self, started_s: float) -> None:
         """A turn is over that began then: what has arrived, was matched, and has entered output queues since the last.
@@ -63,7 +99,10 @@ class ProcessMeters:
         self._in_count = counters.publications_in_count
         capacity = self._capacity
         modelled_s = 0.0 if capacity is None else capacity.matching_s(broker.tables.matched_count)
-        meters.matched(matched_count * modelled_s or ended_s - started_s, self._input_waits_s, ended_s, matched_count)
+        matching_s = matched_count * modelled_s or ended_s - started_s
+        meters.matched(matching_s, self._input_waits_s, ended_s, matched_count)
+        self._steps_s += matching_s
+        self._stepped_count += matched_count
         queued_count = counters.publications_out_count - self._out_count
         if queued_count:
             self._out_count = counters.publications_out_count
@@ -87,6 +126,26 @@ class ProcessMeters:
             entered_count=counters.publications_out_count + counters.control_out_count,
             queued_count=sum(peer.link.queued_count for peer in broker.peers.values()),
         )
+
+        self._count_all_work(time_s)
+
+    def _count_all_work(self, time_s: float) -> None:
+        """What the process did besides steps belongs to the publications of this time, if there were any."""
+        wanted_s, looked_s = processor_wanted_s(), self._looked_s
+        steps_s, stepped_count = self._steps_s, self._stepped_count
+        self._steps_s, self._stepped_count, self._looked_s = 0.0, 0, time_s
+        before_s, self._wanted_s = self._wanted_s, wanted_s
+        if self._capacity is not None or wanted_s is None or before_s is None or looked_s is None:
+            return
+        over_s = time_s - looked_s
+        if over_s <= 0:
+            return
+        done_s = wanted_s - before_s
+        if stepped_count:
+            more_s = min(done_s, over_s) - self._idle_share * over_s - steps_s
+            self._broker.meters.worked(max(more_s, 0.0), time_s)
+        else:
+            self._idle_share += IDLE_WEIGHT * (min(done_s / over_s, 1.0) - self._idle_share)
 
     def measured(self) -> LoadMeasured:
         """What is to be told to the broker."""
