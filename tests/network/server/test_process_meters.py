@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trimtab.broker.config import BrokerConfig
@@ -20,7 +22,7 @@ class Machine:
         self.now_s = 100.0
         self.wanted_s: float | None = 0.0
         monkeypatch.setattr(process_meters, "now_s", lambda: self.now_s)
-        monkeypatch.setattr(process_meters, "processor_wanted_s", lambda: self.wanted_s)
+        monkeypatch.setattr(process_meters, "processor_wanted_s", lambda share: self.wanted_s)
         self.broker = Broker(BrokerConfig("B1"), now_s=0.0)
         self.meters = ProcessMeters(self.broker, None)
 
@@ -74,3 +76,30 @@ def test_where_the_system_tells_nothing_steps_count(monkeypatch: pytest.MonkeyPa
     for _ in range(20):
         machine.second(1_000, 0.0005, None)
     assert machine.load()[0] == pytest.approx(0.5, abs=ABOUT)
+
+
+def test_a_control_groups_quota_is_the_share_of_a_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The strictest quota on the way to the root counts, in both versions of control groups."""
+    (tmp_path / "cgroup").write_text("4:cpu,cpuacct:/brokers/B1\n3:memory:/\n0::/brokers/B1\n")
+    monkeypatch.setattr(process_meters, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(process_meters, "_GROUP_ROOT", tmp_path / "fs")
+    assert process_meters.processor_share() == 1.0
+    old, new = tmp_path / "fs" / "cpu" / "brokers", tmp_path / "fs" / "brokers" / "B1"
+    for group in (old / "B1", new):
+        group.mkdir(parents=True)
+    (old / "B1" / "cpu.cfs_quota_us").write_text("-1\n")
+    (old / "B1" / "cpu.cfs_period_us").write_text("100000\n")
+    (new / "cpu.max").write_text("max 100000\n")
+    assert process_meters.processor_share() == 1.0
+    (new / "cpu.max").write_text("50000 100000\n")
+    assert process_meters.processor_share() == 0.5
+    (old / "cpu.cfs_quota_us").write_text("20000\n")
+    (old / "cpu.cfs_period_us").write_text("100000\n")
+    assert process_meters.processor_share() == 0.2
+
+
+def test_what_a_process_ran_counts_by_its_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(process_meters, "_SCHEDULING", tmp_path / "schedstat")
+    (tmp_path / "schedstat").write_text("2000000000 1000000000 7\n")
+    assert process_meters.processor_wanted_s() == 3.0
+    assert process_meters.processor_wanted_s(0.1) == 20.0
