@@ -17,6 +17,7 @@ from tests.policies.padres.test_messages import OFFER
 from tests.policies.padres.test_offload import ALL, IBM, YAHOO, broker, plan, sample, steps
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Value
+from trimtab.load.estimation import LoadChange, after_change, with_matching_delay_like
 from trimtab.load.indices import LoadIndices, smoothed_indices
 from trimtab.policies.api import (
     AgentAction,
@@ -126,6 +127,12 @@ def test_memory_is_what_subscriptions_and_queues_take() -> None:
         world.subscribe(f"c{number}", Filter.parse(f"[class,eq,'STOCK'],[n,>,{number}]"))
     world.run(2.0)
     assert world.load("B1").memory_bytes == 10 * SUBSCRIPTION_BYTES
+
+
+def test_a_broker_without_subscriptions_expects_them_to_take_what_they_take_elsewhere() -> None:
+    full = broker(0.5, 0.5, subscription_count=100, matching_memory_bytes=200_000.0)
+    empty = with_matching_delay_like(broker(0.0, 0.0, subscription_count=0, memory_bytes=1e6), full)
+    assert after_change(empty, LoadChange(subscription_count=50)).memory_utilization_ratio == pytest.approx(0.1)
 
 
 # ---- 4.2.1: a chosen subscription leaves the poset ----

@@ -140,6 +140,10 @@ class Meters:
         self._matching_s.add(matching_s, now_s)
         self._input_delay_s = waited_s
 
+    def worked(self, for_s: float, now_s: float) -> None:
+        """So much more time went into the publications that were matched lately: their matching delay contains it."""
+        self._matching_s.add(for_s, now_s)
+
     def queued_output(self, size_bytes: int, now_s: float) -> None:
         """A message of this size entered an output queue."""
         self._output_bytes.add(size_bytes, now_s)

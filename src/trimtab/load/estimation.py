@@ -15,7 +15,8 @@ Deviations:
 - The processor's utilisation changes by as much as the input ratio does. Below 1 both are the same thing; a broker that
   works off a backlog is fully utilised although little arrives, and predicting the input ratio alone would hide that.
 - A broker that has matched nothing yet, and of whose machine nothing is known (`trimtab.load.slope`), tells no delay;
-  `with_matching_delay_like` lends it another broker's.
+  `with_matching_delay_like` lends it another broker's, and one without subscriptions what they take of the other's
+  memory.
 """
 
 from __future__ import annotations
@@ -216,6 +217,8 @@ def with_matching_delay_like(broker: BrokerResources, other: BrokerResources) ->
     >>> lent.matching_delay_s, lent.matching_delay_slope_s
     (0.002, 0.0002)
     """
+    if broker.subscription_count == 0 and broker.matching_memory_slope_bytes is None:
+        broker = msgspec.structs.replace(broker, matching_memory_slope_bytes=_memory_of_one_bytes(other))
     if broker.matching_delay_slope_s is not None or (broker.matching_delay_s > 0 and broker.subscription_count > 0):
         return broker
     slope_s = other.matching_delay_slope_s
@@ -226,6 +229,13 @@ def with_matching_delay_like(broker: BrokerResources, other: BrokerResources) ->
         matching_delay_s=max(broker.matching_delay_s, slope_s * broker.subscription_count),
         matching_delay_slope_s=slope_s,
     )
+
+
+def _memory_of_one_bytes(broker: BrokerResources) -> float | None:
+    """What a subscription takes at a broker, as far as it knows."""
+    if broker.matching_memory_slope_bytes is not None or not broker.subscription_count:
+        return broker.matching_memory_slope_bytes
+    return broker.matching_memory_bytes / broker.subscription_count
 
 
 def slope_per_subscription(

@@ -29,6 +29,10 @@ def demo(  # noqa: PLR0917 (each one is an option)
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where records, logs and the report go.")] = Path(
         "build/demo"
     ),
+    policy: Annotated[
+        str,
+        typer.Option("--policy", metavar="NAME", help="padres-fast, or padres, which is the thesis's."),
+    ] = "padres-fast",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Which quotes, filters and reports.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON, for programs.")] = False,
     quick_start: Annotated[bool, typer.Option("--quick-start", hidden=True)] = False,
@@ -43,6 +47,7 @@ def demo(  # noqa: PLR0917 (each one is an option)
     Example:
       trimtab demo
       trimtab demo --minutes 1.5 --no-spark --out /tmp/demo
+      trimtab demo --policy padres
     """
     import msgspec
 
@@ -51,7 +56,7 @@ def demo(  # noqa: PLR0917 (each one is an option)
     except ModuleNotFoundError as error:
         refuse(f"the demonstration needs {error.name}: pip install 'trimtab[active,lab]' brings everything for it")
 
-    given = {"minutes": minutes, "subscribers_count": subscribers, "with_spark": spark, "seed": seed}
+    given = {"minutes": minutes, "subscribers_count": subscribers, "with_spark": spark, "policy": policy, "seed": seed}
     try:
         options = msgspec.convert(
             {**given, "out": str(out), "spark_options": ("--quick-start",) * quick_start}, DemoOptions, dec_hook=_path

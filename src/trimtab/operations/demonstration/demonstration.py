@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -69,6 +69,8 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     minutes: Annotated[float, msgspec.Meta(gt=0, le=60)] = 2.0
     subscribers_count: Annotated[int, msgspec.Meta(ge=1, le=2_000)] = 400
     with_spark: bool = True
+    policy: Literal["padres-fast", "padres"] = "padres-fast"
+    """One plan for all brokers, or the thesis's sessions of two brokers each."""
     seed: int = 1
     spark_options: tuple[str, ...] = ()
 
@@ -118,7 +120,7 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
         return self.load.is_faultless and self.load.level_after_s is not None and are_channels_good
 
 
-def plan_with(back_end: str) -> NetworkPlan:
+def plan_with(back_end: str, policy: str = "padres-fast") -> NetworkPlan:
     """The network on free ports of this machine, with active data at an address, or without if that is empty.
 
     >>> [broker.name for broker in plan_with("").brokers]
@@ -132,7 +134,7 @@ def plan_with(back_end: str) -> NetworkPlan:
         msgspec.structs.replace(entry, listen=address) for entry, address in zip(plan.brokers, addresses, strict=True)
     )
     return msgspec.structs.replace(
-        plan, brokers=brokers, options=msgspec.structs.replace(plan.options, back_end=back_end)
+        plan, brokers=brokers, options=msgspec.structs.replace(plan.options, back_end=back_end, policy=policy)
     )
 
 
@@ -189,7 +191,7 @@ class Demonstration:
                 log_file = options.out / "active.log"
                 active = ActiveProcess(options.out / "active", options=options.spark_options, log=log_file)
                 stack.callback(active.stop)
-            plan = plan_with("" if active is None else active.url)
+            plan = plan_with("" if active is None else active.url, self.options.policy)
             network = Network(plan, log=log, records=self.records)
             stack.callback(network.stop)
             self.doing = "starting one head and four edge-brokers as processes"

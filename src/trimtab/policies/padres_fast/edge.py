@@ -48,8 +48,11 @@ from trimtab.policies.padres.messages import (
     control_to_values,
 )
 
-READ_EVERY_S: Final = 5.0
-"""How often a broker looks whether its load is worth telling: subscribers that join may fill it in a minute."""
+READINGS_PER_WINDOW_COUNT: Final = 6
+"""How often a broker looks, while its meters' window passes, whether its load is worth telling."""
+
+READ_MIN_S, READ_MAX_S = 0.5, 5.0
+"""But no more often, and no less: subscribers that join may fill a broker in a minute."""
 
 REFRESH_PERIOD_S: Final = 60.0
 """A broker without news repeats its load after two of these, and is forgotten after three."""
@@ -73,7 +76,8 @@ class FastEdge:
         self._config = config
         self._telling = LoadReporter(host, cluster, config, REFRESH_PERIOD_S, now_s)
         self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
-        self._next_read_s = now_s + rng.uniform(0.0, READ_EVERY_S)
+        self._every_s = min(max(host.meter_window_s() / READINGS_PER_WINDOW_COUNT, READ_MIN_S), READ_MAX_S)
+        self._next_read_s = now_s + rng.uniform(0.0, self._every_s)
         self._held_by: tuple[str, str] | None = None
         """The head and session that this broker waits for."""
         self._held_until_s = 0.0
@@ -121,7 +125,7 @@ class FastEdge:
     def _woken(self, now_s: float) -> list[AgentAction]:
         if now_s < self._next_read_s:
             return []
-        self._next_read_s = now_s + READ_EVERY_S
+        self._next_read_s = now_s + self._every_s
         self._slope.saw(self._host.subscription_count(), now_s)
         overloaded = overload_action(self._telling.read(now_s), self._config.lower_overload_ratio) is not None
         self._telling.status = Status.NOT_AVAILABLE if overloaded else Status.OK

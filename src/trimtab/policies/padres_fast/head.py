@@ -67,14 +67,17 @@ from trimtab.policies.padres_fast.joint_plan import ClusterPlan, Member, plan_cl
 from trimtab.policies.padres_fast.publication_window import PublicationWindow, settled_resources
 from trimtab.policies.padres_fast.session_records import FastSession, records_of
 
-DETECT_EVERY_S: Final = 10.0
-"""How often a head looks at the loads."""
+DETECTIONS_PER_WINDOW_COUNT: Final = 3
+"""How often a head looks at the loads while the meters' window passes: rates change no faster."""
+
+DETECT_MIN_S, DETECT_MAX_S = 1.0, 10.0
+"""But no more often, and no less."""
 
 SMALL_RATIO: Final = 0.5
 """A difference of so much of the threshold triggers as well, if it is seen often enough."""
 
 SMALL_HITS_COUNT: Final = 6
-"""How often: for a minute, twice as long as rates are averaged over."""
+"""How often: for two windows of the meters."""
 
 COLLECT_MAX_S: Final = 5.0
 """Answers are awaited for so long; control messages overtake all others."""
@@ -82,11 +85,21 @@ COLLECT_MAX_S: Final = 5.0
 PROBE_CLIENTS_COUNT: Final = 10
 """A broker that has matched nothing yet is given so many clients at first: what matching costs there is not known."""
 
-WAIT_MAX_S: Final = 320.0
-"""A head that finds nothing to do although loads differ looks again after 20 s, 40 s ... and this at most."""
+WAIT_MAX_FACTOR: Final = 32
+"""A head that finds nothing to do although loads differ looks again after twice its usual time, four times ... and so
+many times at most."""
 
-SETTLE_S: Final = 40.0
-"""What a session did is told when so long has passed: rates are means over half a minute."""
+SETTLE_MORE_S: Final = 10.0
+"""What a session did is told when so long has passed beyond the meters' window."""
+
+
+def detection_interval_s(window_s: float) -> float:
+    """How often a head looks, from how long rates are averaged over.
+
+    >>> detection_interval_s(30.0), detection_interval_s(6.0), detection_interval_s(0.5)
+    (10.0, 2.0, 1.0)
+    """
+    return min(max(window_s / DETECTIONS_PER_WINDOW_COUNT, DETECT_MIN_S), DETECT_MAX_S)
 
 
 class _Phase(Enum):
@@ -120,11 +133,12 @@ class FastHead:
         self._moved_before: dict[str, None] = {}
         self._index = Index.INPUT
         self._hits_count = 0
-        self._wait_s = DETECT_EVERY_S
+        self._every_s = detection_interval_s(host.meter_window_s())
+        self._wait_s = self._every_s
         self._not_before_s = now_s
         self._finished: FastSession | None = None
         self._running: FastSession | None = None
-        self._next_detection_s = now_s + rng.uniform(0.0, DETECT_EVERY_S)
+        self._next_detection_s = now_s + rng.uniform(0.0, self._every_s)
 
     def begin(self) -> list[AgentAction]:
         """Listen to the load of all brokers and to what is said to this one."""
@@ -178,14 +192,15 @@ class FastHead:
         elif self._phase == _Phase.MOVING and now_s >= self._deadline_s:
             actions += self._end(now_s)
         if now_s >= self._next_detection_s:
-            self._next_detection_s = now_s + DETECT_EVERY_S
+            self._next_detection_s = now_s + self._every_s
             actions += self._send_to_edge(self._host.clients())
             actions += self._detect(now_s)
         return actions
 
     def _detect(self, now_s: float) -> list[AgentAction]:
         self.known = still_believed(self.known, now_s, self._config.pie_lifetime_periods * REFRESH_PERIOD_S)
-        actions = self._tell_finished(now_s) if self._finished and now_s >= self._finished.end_s + SETTLE_S else []
+        settle_s = self._host.meter_window_s() + SETTLE_MORE_S
+        actions = self._tell_finished(now_s) if self._finished and now_s >= self._finished.end_s + settle_s else []
         if self._phase != _Phase.IDLE or now_s < self._not_before_s:
             return actions
         excess, self._index = largest_difference(
@@ -249,9 +264,9 @@ class FastHead:
         members = self._members(now_s)
         plan = plan_cluster(members, self._config)
         if isinstance(plan, NoAction):
-            self._wait_s = min(2 * self._wait_s, WAIT_MAX_S)
+            self._wait_s = min(2 * self._wait_s, WAIT_MAX_FACTOR * self._every_s)
             return self._end(now_s)
-        self._wait_s = DETECT_EVERY_S
+        self._wait_s = self._every_s
         orders: dict[str, list[tuple[str, str]]] = {}
         for move in plan.moves:
             orders.setdefault(move.from_broker, []).append((move.client, move.to_broker))
@@ -283,7 +298,7 @@ class FastHead:
         for name, resources in measured.items():
             sample = samples[name]
             room_count = None
-            if resources.matching_delay_s <= 0 and slowest is not None:
+            if resources.matching_delay_s <= 0 and resources.matching_delay_slope_s is None and slowest is not None:
                 resources, room_count = with_matching_delay_like(resources, slowest), PROBE_CLIENTS_COUNT
             settled = settled_resources(resources, sample)
             if settled is None:  # its clients receive what does not come this way
