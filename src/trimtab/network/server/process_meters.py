@@ -70,6 +70,7 @@ def processor_share() -> float:
     except OSError:
         return 1.0
     share = 1.0
+    files: tuple[str, ...]
     for line in lines:
         number, controllers, path = line.split(":", 2)
         if number == "0":
