@@ -11,12 +11,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
+from tests.network.running import file_of, trimtab
 from trimtab import Client, Filter, Network
 from trimtab.broker.config import Acknowledges
-from trimtab.cli.main import app
-from trimtab.network.admin.local_network import plan_text
 from trimtab.network.admin.status import ask_status
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
@@ -88,16 +86,6 @@ async def publish_until(network: Network, is_enough: Callable[[int], Awaitable[b
         while len(numbers) < count:
             await asyncio.sleep(0.02)
         return count, numbers
-
-
-def trimtab(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def file_of(network: Network, folder: Path) -> str:
-    file = folder / "network.toml"
-    file.write_text(plan_text(network.plan), encoding="utf-8")
-    return str(file)
 
 
 def test_a_congested_broker_is_assisted_and_publications_stay_in_order() -> None:

@@ -8,16 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
 
 from tests.network.link_proxy import LinkProxy
+from tests.network.running import check_delivery, file_of, trimtab, wait_for
 from trimtab import Client, Filter, Network
-from trimtab.cli.main import app
 from trimtab.network.admin.local_network import free_ports, plan_text
 from trimtab.network.admin.status import ask_link, ask_status, ask_where
 from trimtab.network.failover.replication_settings import ReplicationSettings
@@ -45,13 +43,6 @@ def status_of(network: Network, broker: str) -> BrokerStatus | None:
     return network.status()[broker]
 
 
-def wait_for(is_so: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
-    ends_s = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < ends_s, f"after {within_s:g} s: not {what}"
-        time.sleep(0.05)
-
-
 def failures(network: Network, broker: str) -> tuple[FailureStatus, ...]:
     status = status_of(network, broker)
     return () if status is None else status.failures
@@ -59,32 +50,6 @@ def failures(network: Network, broker: str) -> tuple[FailureStatus, ...]:
 
 def is_replaced(network: Network, broker: str, seen_by: str) -> bool:
     return any(each.broker == broker and each.replaced_s is not None for each in failures(network, seen_by))
-
-
-async def delivered(network: Network, near: str, far: str, value: int) -> int:
-    """What a subscriber at one broker gets when a publisher at another says a value."""
-    async with (
-        await Client.connect(network.address(near)) as publisher,
-        await Client.connect(network.address(far)) as subscriber,
-    ):
-        subscription = await subscriber.subscribe(Filter.parse("a > 0"))
-        await publisher.advertise(Filter.parse("a > 0"))
-        await publisher.publish({"a": value})
-        return int(str((await anext(subscription)).publication["a"]))
-
-
-def check_delivery(network: Network, near: str, far: str, value: int) -> None:
-    assert run_loop(asyncio.wait_for(delivered(network, near, far, value), WITHIN_S)) == value
-
-
-def trimtab(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def file_of(network: Network, folder: Path) -> str:
-    file = folder / "network.toml"
-    file.write_text(plan_text(network.plan), encoding="utf-8")
-    return str(file)
 
 
 def test_a_broker_that_dies_is_replaced_by_a_process_at_its_address_and_its_clients_go_on() -> None:

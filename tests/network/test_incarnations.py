@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.network.running import check_delivery, file_of, wait_for
 from trimtab import Client, Filter, Network
-from trimtab.network.admin.local_network import free_ports, plan_text
+from trimtab.network.admin.local_network import free_ports
 from trimtab.network.admin.status import ask_status
 from trimtab.network.client.subscription import Delivery
 from trimtab.network.failover.process_identity import yields_to
@@ -31,13 +32,6 @@ BY_HAND = ReplicationSettings(look_every_s=0.1, suspect_after_s=0.3, crash_after
 LINE = ["B1", "B2", "B3"], [("B1", "B2"), ("B2", "B3")]
 
 
-def wait_for(is_so: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
-    ends_s = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < ends_s, f"after {within_s:g} s: not {what}"
-        time.sleep(0.02)
-
-
 def status_at(address: str) -> BrokerStatus | None:
     try:
         return asyncio.run(ask_status(Address.parse(address)))
@@ -49,26 +43,6 @@ def is_linked(address: str, epoch: int) -> bool:
     """Whether a broker of this epoch is there with all its links."""
     status = status_at(address)
     return status is not None and status.epoch == epoch and not status.links_missing
-
-
-def check_delivery(network: Network, near: str, far: str, value: int) -> None:
-    async def delivered() -> object:
-        async with (
-            await Client.connect(network.address(near)) as publisher,
-            await Client.connect(network.address(far)) as subscriber,
-        ):
-            subscription = await subscriber.subscribe(Filter.parse("a > 0"))
-            await publisher.advertise(Filter.parse("a > 0"))
-            await publisher.publish({"a": value})
-            return (await anext(subscription)).publication["a"]
-
-    assert run_loop(asyncio.wait_for(delivered(), WITHIN_S)) == value
-
-
-def file_of(network: Network, folder: Path) -> str:
-    file = folder / "network.toml"
-    file.write_text(plan_text(network.plan), encoding="utf-8")
-    return str(file)
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.network.running import wait_for
 from tests.network.two_hosts import Host, TwoHosts, two_hosts
 from trimtab import Client, Filter
 from trimtab.network.admin.status import ask_status
@@ -33,13 +33,6 @@ crash_after_s = 2
 hang_after_s = 2
 ask_again_s = 1
 """
-
-
-def wait_for(is_so: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
-    ends_s = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < ends_s, f"after {within_s:g} s: not {what}"
-        time.sleep(0.05)
 
 
 class Line:

@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +17,14 @@ import msgspec
 import pytest
 
 from tests.network.raw_peer import RawPeer
-from trimtab import Client, Filter, Network
+from tests.network.running import check_delivery, wait_for
+from trimtab import Network
 from trimtab.network.admin.local_network import free_ports, plan_text
 from trimtab.network.admin.status import ask_status
 from trimtab.network.failover.process_identity import ProcessIdentity, new_session, this_host
 from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
-from trimtab.network.loops import run as run_loop
 from trimtab.network.server.greetings import PLACE_IS_TAKEN, REPLACED_ALREADY
 from trimtab.protocol.frames import BrokerStatus, Goodbye, Hello
 from trimtab.protocol.messages import VERSION, Members, Neighbours
@@ -39,13 +38,6 @@ def settings(**changes: object) -> ReplicationSettings:
     return msgspec.structs.replace(QUICK, **changes)
 
 
-def wait_for(is_so: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
-    ends_s = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < ends_s, f"after {within_s:g} s: not {what}"
-        time.sleep(0.02)
-
-
 def status_of(network: Network, broker: str) -> BrokerStatus:
     status = network.status()[broker]
     assert status is not None
@@ -55,20 +47,6 @@ def status_of(network: Network, broker: str) -> BrokerStatus:
 def outcome(network: Network, seen_by: str, broker: str) -> str:
     """What has come of a broker's failure, as a neighbour tells."""
     return next((each.outcome for each in status_of(network, seen_by).failures if each.broker == broker), "")
-
-
-def check_delivery(network: Network, near: str, far: str, value: int) -> None:
-    async def delivered() -> object:
-        async with (
-            await Client.connect(network.address(near)) as publisher,
-            await Client.connect(network.address(far)) as subscriber,
-        ):
-            subscription = await subscriber.subscribe(Filter.parse("a > 0"))
-            await publisher.advertise(Filter.parse("a > 0"))
-            await publisher.publish({"a": value})
-            return (await anext(subscription)).publication["a"]
-
-    assert run_loop(asyncio.wait_for(delivered(), WITHIN_S)) == value
 
 
 # ---- processes ----

@@ -378,6 +378,22 @@ class Way(msgspec.Struct, frozen=True):
     """Neighbours that it goes to."""
 
 
+class WithoutSamples:
+    """An agent, or a part of one, that looks at no publications.
+
+    >>> WithoutSamples().observes, WithoutSamples().matched(("p", 1), {}, ["s"], 0.0)
+    (False, [])
+    """
+
+    observes = False
+
+    def matched(
+        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
+    ) -> list[AgentAction]:
+        """No samples are taken."""
+        return []
+
+
 class Agent(Protocol):
     """A state machine that lives in a broker."""
 

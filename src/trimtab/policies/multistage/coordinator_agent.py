@@ -9,7 +9,7 @@ Clients ask it where to connect (`place`); one that connects here and subscribes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -27,6 +27,7 @@ from trimtab.policies.api import (
     MoveClient,
     NeighboursChanged,
     Tell,
+    WithoutSamples,
     Woken,
 )
 from trimtab.policies.multistage.config import CoordinatorConfig
@@ -59,7 +60,7 @@ from trimtab.policies.multistage.messages import (
 _ANNOUNCED: Final = Filter.parse(f"[class,eq,'{COORDINATOR}'],[brokerID,isPresent,'']")
 
 
-class CoordinatorAgent:
+class CoordinatorAgent(WithoutSamples):
     """Lets a coordinator hear and speak.
 
     `life` distinguishes this life from those before: brokers tell everything to a life that is new to them.
@@ -67,7 +68,6 @@ class CoordinatorAgent:
 
     def __init__(self, config: CoordinatorConfig, rng: Random, life: str) -> None:
         self.name = "coordinator"
-        self.observes = False
         self.coordinator = Coordinator(config, rng, life)
         self._life = life
         self._host: AgentHost
@@ -82,12 +82,6 @@ class CoordinatorAgent:
     def wake_at_s(self) -> float:
         """When something is to be done next."""
         return min(self._next_present_s, self.coordinator.wake_at_s())
-
-    def matched(
-        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[AgentAction]:
-        """What clients publish does not concern it."""
-        return []
 
     def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""

@@ -6,13 +6,13 @@ are no clusters, no sessions and no samples. `selection.py` decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 import msgspec
 
-from trimtab.language import Filter, Value
+from trimtab.language import Filter
 from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
@@ -25,6 +25,7 @@ from trimtab.policies.api import (
     MoveClient,
     Note,
     Unlisten,
+    WithoutSamples,
     Woken,
 )
 from trimtab.policies.naive.selection import NaivePlan, plan_naively
@@ -61,12 +62,11 @@ class _Round:
         self.moved_count = 0
 
 
-class NaiveEdge:
+class NaiveEdge(WithoutSamples):
     """What an edge-broker does."""
 
     def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
-        self.observes = False
         self.known: dict[str, KnownBroker] = {}
         self._host = host
         self._config = config
@@ -89,12 +89,6 @@ class NaiveEdge:
     def wake_at_s(self) -> float:
         """When something is to be done next."""
         return min(self._next_pie_s, self._next_detection_s)
-
-    def matched(
-        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[AgentAction]:
-        """No samples are taken."""
-        return []
 
     def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""
@@ -189,12 +183,11 @@ def _record(broker: str, going: _Round, now_s: float) -> SessionRecord:
     )
 
 
-class NaiveHead:
+class NaiveHead(WithoutSamples):
     """What a cluster-head does: it sends subscribers that came to it to one of its edge-brokers, at random."""
 
     def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
-        self.observes = False
         self._host = host
         self._rng = rng
         self._edges: dict[str, None] = {}
@@ -210,12 +203,6 @@ class NaiveHead:
     def wake_at_s(self) -> None:
         """There is nothing to do at any time."""
         return None
-
-    def matched(
-        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[AgentAction]:
-        """No samples are taken."""
-        return []
 
     def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""

@@ -36,6 +36,7 @@ from trimtab.policies.api import (
     Note,
     Tell,
     Unlisten,
+    WithoutSamples,
     Woken,
 )
 from trimtab.policies.padres.account import Account, counted
@@ -84,7 +85,7 @@ from trimtab.policies.padres.snapshot import (
 )
 
 
-class HeadPart:
+class HeadPart(WithoutSamples):
     """What a cluster-head does."""
 
     def __init__(self, host: AgentHost, config: PadresConfig, rng: Random, now_s: float) -> None:
@@ -93,7 +94,6 @@ class HeadPart:
         self.known: dict[str, KnownBroker] = {}
         self.known_clusters: dict[str, KnownCluster] = {}
         self.account = Account()
-        self.observes = False
         self._host = host
         self._config = config
         self._rng = rng
@@ -150,12 +150,6 @@ class HeadPart:
                 return self._follow_neighbours()
             case _:
                 return []
-
-    def matched(
-        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[AgentAction]:
-        """Heads take no samples."""
-        return []
 
     # ---- subscribers that came to the head ----
 

@@ -7,11 +7,10 @@ broker answers one head at a time. It tells each head only of clients that came 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from trimtab.language import Filter, Value
+from trimtab.language import Filter
 from trimtab.load.estimation import BrokerResources
 from trimtab.load.slope import SlopeMeter
 from trimtab.policies.api import (
@@ -27,6 +26,7 @@ from trimtab.policies.api import (
     MoveClient,
     Tell,
     Unlisten,
+    WithoutSamples,
     Woken,
 )
 from trimtab.policies.padres.config import PadresConfig
@@ -66,12 +66,11 @@ FILTERS_PER_REPLY_COUNT: Final = 4_000
 of a publication."""
 
 
-class FastEdge:
+class FastEdge(WithoutSamples):
     """What an edge-broker does."""
 
     def __init__(self, host: AgentHost, cluster: str, config: PadresConfig, rng: Random, now_s: float) -> None:
         self.cluster = cluster
-        self.observes = False
         self._host = host
         self._config = config
         self._telling = LoadReporter(host, cluster, config, REFRESH_PERIOD_S, now_s)
@@ -97,12 +96,6 @@ class FastEdge:
     def wake_at_s(self) -> float:
         """When something is to be done next."""
         return self._next_read_s
-
-    def matched(
-        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[AgentAction]:
-        """The head takes the samples."""
-        return []
 
     def handle(self, event: AgentEvent, now_s: float) -> list[AgentAction]:
         """Something has happened."""

@@ -9,11 +9,9 @@ broker's publishers, and the ears of the agent, which hears its neighbours' agen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Protocol
 
-from trimtab.language import Value
 from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
@@ -31,6 +29,7 @@ from trimtab.policies.api import (
     Tell,
     Unlisten,
     Way,
+    WithoutSamples,
     Woken,
 )
 from trimtab.policies.relocation.config import RelocationConfig
@@ -102,7 +101,7 @@ class Desk:
         return Tell(values, cause)
 
 
-class RelocationAgent:
+class RelocationAgent(WithoutSamples):
     """Moves the publishers of its broker to where their publications are wanted.
 
     >>> RelocationAgent(RelocationConfig(algorithm="pop"), Random(1)).name
@@ -112,7 +111,6 @@ class RelocationAgent:
     def __init__(self, config: RelocationConfig, rng: Random) -> None:
         self.name = config.algorithm
         self.config = config
-        self.observes = False
         self.traced_count = 0
         """Publications of this broker's clients that were tagged."""
         self._rng = rng
@@ -171,12 +169,6 @@ class RelocationAgent:
     def traced(self, tag: str, publication: tuple[str, int], way: Way, now_s: float) -> list[AgentAction]:
         """A publication with a tag was matched."""
         return [] if self._part is None else self._part.traced(tag, publication, way, now_s)
-
-    def matched(
-        self, publication: tuple[str, int], values: Mapping[str, Value], hops: Sequence[str], now_s: float
-    ) -> list[AgentAction]:
-        """Publications without a tag are of no interest."""
-        return []
 
     # ---- events ----
 
