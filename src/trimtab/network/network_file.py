@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, cast, get_args
 
 import msgspec
 
@@ -26,10 +26,8 @@ from trimtab.network.network_plan import (
     NetworkPlan,
 )
 from trimtab.network.server.back_end import checked_url
-from trimtab.policies.delay.config import DelayConfig
-from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.registry import check_policy
-from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.registry import PolicyChoice, read_policy, refuse_former_places
+from trimtab.policies.settings import Settings, SettingsError, line_of, read_settings
 from trimtab.protocol.messages import VERSION, VERSION_MIN
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "read_network_file",
 ]
 
-_HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
 _BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site", "wire_version_max")
 _LINK_KEYS: Final = ("between", "via")
 _NETWORK_KEYS: Final = (
@@ -61,7 +58,6 @@ _NETWORK_KEYS: Final = (
     "window_frames_count",
     "enforce_capacities",
     "uplink",
-    "policy",
     "meter_window_s",
     "back_end",
     "back_end_token_file",
@@ -73,16 +69,12 @@ _NETWORK_KEYS: Final = (
     "wire_version_max",
 )
 _STANDBY_KEYS: Final = ("listen",)
-_PADRES_KEYS: Final = PadresConfig.__struct_fields__
-Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings, RateLimitConfig)
 _SECTIONS: Final = (
     "broker",
     "link",
     "standby",
     "network",
-    "padres",
-    "relocation",
-    "delay",
+    "policy",
     "replication",
     "protection",
 )
@@ -93,6 +85,8 @@ _RETIRED: Final = {
     "replication": {"clients_return_within_s": "a replica knows the clients of the broker before it"},
 }
 """Keys by section that older files may have, and why they have no effect."""
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("trimtab.network_file")
 
@@ -145,12 +139,13 @@ class _NetworkReader:
 
     def plan(self) -> NetworkPlan:
         self._drop_retired_keys()
+        self._checked(lambda: refuse_former_places(self._data, "network"))
         for section in self._data:
             if section not in _SECTIONS:
                 self._refuse(
-                    self._line_of_top(section),
-                    f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [padres], "
-                    "[relocation], [delay], [replication] or [protection]",
+                    self._line(section),
+                    f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [policy], "
+                    "[replication] or [protection]",
                 )
         options = self._options()
         brokers = self._brokers()
@@ -161,9 +156,7 @@ class _NetworkReader:
             brokers,
             links,
             options,
-            self._padres(),
-            relocation=self._settings("relocation", RelocationConfig),
-            delay=self._settings("delay", DelayConfig),
+            self._checked(lambda: read_policy(self._data["policy"])) if "policy" in self._data else PolicyChoice(),
             replication=self._replication(options),
             standbys=self._standbys(brokers),
             protection=self._settings("protection", RateLimitConfig) if "protection" in self._data else None,
@@ -294,7 +287,7 @@ class _NetworkReader:
     def _options(self) -> NetworkOptions:
         table = self._data.get("network", {})
         if not isinstance(table, dict):
-            self._refuse(self._line_of_top("network"), "expected a section [network]")
+            self._refuse(self._line("network"), "expected a section [network]")
         self._check_keys("network", 0, table, _NETWORK_KEYS)
         values: dict[str, Any] = {}
         for key, value in table.items():
@@ -338,12 +331,6 @@ class _NetworkReader:
                 if not isinstance(value, str):
                     self._refuse(line, "back_end_token_file: expected the name of a file")
                 values[key] = value
-            elif key == "policy":
-                try:
-                    check_policy(str(value))
-                except ValueError as error:
-                    self._refuse(line, str(error))
-                values[key] = value
             elif key.endswith("_s"):
                 values[key] = self._positive("network", 0, table, key)
             else:
@@ -352,43 +339,24 @@ class _NetworkReader:
                 values[key] = value
         return NetworkOptions(**values)
 
-    def _padres(self) -> PadresConfig:
-        """The settings of [padres], each of them right in itself and all of them together."""
-        table = self._data.get("padres", {})
-        if not isinstance(table, dict):
-            self._refuse(self._line_of_top("padres"), "expected a section [padres]")
-        self._check_keys("padres", 0, table, _PADRES_KEYS)
-        for key, value in table.items():
-            self._positive("padres", 0, table, key)
-            if key.endswith("_count") and not isinstance(value, int):
-                self._refuse(self._line("padres", 0, key), f"{key}: expected a whole number of at least 1")
-        try:
-            return PadresConfig(**table)
-        except ValueError as error:
-            self._refuse(self._line("padres", 0, _at_fault(table, PadresConfig)), str(error))
-
     def _settings(self, section: str, kind: type[Settings]) -> Settings:
-        """The settings of a policy in a section of its own."""
-        table = self._data.get(section, {})
-        if not isinstance(table, dict):
-            self._refuse(self._line_of_top(section), f"expected a section [{section}]")
-        self._check_keys(section, 0, table, kind.__struct_fields__)
+        """The settings in a section."""
+        return self._checked(lambda: read_settings(self._data.get(section, {}), kind, section))
+
+    def _checked(self, read: Callable[[], Result]) -> Result:
+        """What is read from sections; a wrong setting is told with its line."""
         try:
-            return msgspec.convert(table, kind)
-        except (msgspec.ValidationError, ValueError) as error:
-            key = str(error).rpartition("`$.")[2].split(".")[0].split("[")[0].removesuffix("`")
-            line = self._line(section, 0, key if key in table else _at_fault(table, kind))
-            choices = get_type_hints(kind).get(key)
-            if get_origin(choices) is Literal:
-                self._refuse(line, f"{key}: expected one of {', '.join(get_args(choices))}")
-            self._refuse(line, str(error).replace(" - at `$.", " - at `"))
+            return read()
+        except SettingsError as error:
+            path = error.key.split(".")
+            is_named = path[-1] in error.reason or len(path) < 2
+            told = error.reason if is_named else f"{path[-1]}: {error.reason}"
+            self._refuse(line_of(self._lines, path) or 1, told)
 
     def _tables(self, section: str) -> list[dict[str, Any]]:
         tables = self._data.get(section, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self._refuse(
-                self._line_of_top(section), f"expected [[{section}]] with two brackets, one for each {section}"
-            )
+            self._refuse(self._line(section), f"expected [[{section}]] with two brackets, one for each {section}")
         return cast(list[dict[str, Any]], tables)
 
     def _check_keys(self, section: str, index: int, table: Mapping[str, Any], known: Sequence[str]) -> None:
@@ -414,44 +382,13 @@ class _NetworkReader:
             self._refuse(self._line(section, index, key), f"{key}: expected a number above 0")
         return float(value)
 
-    def _line_of_top(self, section: str) -> int:
-        wanted = re.compile(rf"\s*(\[\[?\s*{re.escape(section)}\b|\"?{re.escape(section)}\"?\s*[=.])")
-        return next((number for number, line in enumerate(self._lines, 1) if wanted.match(line)), 1)
-
-    def _line(self, section: str, index: int, key: str) -> int:
+    def _line(self, section: str, index: int = 0, key: str = "") -> int:
         """The line of a key in the section's table with this index, or of the table's header."""
-        wanted = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
-        seen, header_line = -1, 0
-        for number, line in enumerate(self._lines, 1):
-            header = _HEADER.match(line)
-            if header is not None:
-                if seen == index and header_line:
-                    return header_line
-                if header.group(1) == section:
-                    seen += 1
-                    header_line = number if seen == index else 0
-                continue
-            if header_line and wanted.match(line):
-                return number
-        return header_line or self._line_of_top(section)
+        path = [section, str(index), key] if isinstance(self._data.get(section), list) else [section, key]
+        return line_of(self._lines, path) or 1
 
     def _refuse(self, line: int, reason: str) -> NoReturn:
         raise NetworkFileError(f"{self._file_name}:{line}: {reason}") from None
-
-
-def _at_fault(settings: dict[str, Any], kind: type[msgspec.Struct]) -> str:
-    """The last setting without which the others go together, for an error that concerns several; else none.
-
-    >>> _at_fault({"smoothing_alpha": 0.5, "lower_overload_ratio": 0.99}, PadresConfig)
-    'lower_overload_ratio'
-    """
-    for key in reversed(settings):
-        try:
-            msgspec.convert({name: value for name, value in settings.items() if name != key}, kind)
-        except ValueError:
-            continue
-        return key
-    return ""
 
 
 def _way(links: Sequence[tuple[str, str]], start: str, goal: str) -> list[str]:

@@ -26,7 +26,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = {"duration_s": "200", "subscribers.0.count": "400", "subscribers.0.join_s": "[10, 100]"}
     scenario = read_scenario("padres-local", few)
     with RecordFiles(folder, "sim", run="few-1", deliveries_one_in=2) as files:
-        ScenarioRun(scenario, 1, None, files).run()
+        ScenarioRun(scenario, 1, files).run()
     return folder
 
 

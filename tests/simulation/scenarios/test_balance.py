@@ -38,7 +38,7 @@ class World:
 
 def converged_s(ratios: dict[str, tuple[float, float]], *, clusters: bool) -> tuple[float | None, float | None]:
     part = BalancePart(joined_s=100.0, change_s=1_000.0, ratio_threshold=0.15, clusters=clusters)
-    watch = BalanceWatch(part, "padres", 0.9, 0.95)
+    watch = BalanceWatch(part, 0.9, 0.95)
     for now_s in range(0, 900, 10):
         world: Any = World(float(now_s), ratios)
         watch.read(world)
@@ -69,7 +69,7 @@ def session(begin_s: float, estimated: float, observed: float) -> SessionRecord:
 
 
 def test_estimates_are_judged_without_joining_subscribers_and_also_without_the_change_of_rates() -> None:
-    watch = BalanceWatch(BalancePart(joined_s=100.0, change_s=1_000.0), "padres", 0.9, 0.95)
+    watch = BalanceWatch(BalancePart(joined_s=100.0, change_s=1_000.0), 0.9, 0.95)
     for each in (session(90.0, 0.1, 0.9), session(500.0, 0.4, 0.5), session(1_010.0, 0.4, 0.8)):
         watch.record(each)
     summary = watch.summary()
@@ -81,7 +81,7 @@ def test_estimates_are_judged_without_joining_subscribers_and_also_without_the_c
 
 def made_up(steps: list[tuple[float, float, float]], moved_s: list[float]) -> BalanceSummary:
     """A cluster pair; at each time the difference of two brokers, and how long the output queue of one takes."""
-    watch = BalanceWatch(BalancePart(joined_s=0.0, change_s=2_000.0), "padres", 0.9, 0.95)
+    watch = BalanceWatch(BalancePart(joined_s=0.0, change_s=2_000.0), 0.9, 0.95)
     for now_s, difference, queue_s in steps:
         world: Any = World(now_s, {"B10": (0.5, 0.5 - difference)})
         busy = msgspec.structs.replace(load(0.5), output_queue_delay_s=queue_s)

@@ -25,9 +25,9 @@ def lab_list() -> None:
     Example:
       trimtab lab list
     """
-    from trimtab.lab.studies.studies import jobs_of, read_lab_study, shipped_lab_studies
+    from trimtab.lab.studies.studies import bundled_lab_studies, jobs_of, read_lab_study
 
-    for name in shipped_lab_studies():
+    for name in bundled_lab_studies():
         study = read_lab_study(name)
         typer.echo(f"{name:<12} {len(jobs_of(study, [1])):>4} runs for each seed  {study.title}")
 
@@ -61,7 +61,7 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
     from trimtab.lab.studies.studies import jobs_of, read_lab_study
     from trimtab.lab.studies.sweep import run_sweep
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     overrides = _overrides(settings)
     wanted_seeds = range(seed, seed + seeds)
@@ -112,12 +112,12 @@ def lab_report(
 
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.lab.reports.report import write_report
-    from trimtab.lab.studies.claims import parse_claims, shipped_claims
+    from trimtab.lab.studies.claims import bundled_claims, parse_claims
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     try:
-        wanted = [parse_claims(_text_of(name), name) for name in claims or []] or shipped_claims()
+        wanted = [parse_claims(_text_of(name), name) for name in claims or []] or bundled_claims()
         summary = write_report(Path(folder), wanted, spark)
     except (ScenarioError, RecordsError, ActiveDataError) as error:
         refuse(str(error))
@@ -149,11 +149,11 @@ def lab_all(
     Example:
       trimtab lab all --out results
     """
-    from trimtab.lab.studies.studies import shipped_lab_studies
+    from trimtab.lab.studies.studies import bundled_lab_studies
 
     exit_code = 0
     try:
-        lab_run(list(shipped_lab_studies()), out, spark, seeds)
+        lab_run(list(bundled_lab_studies()), out, spark, seeds)
     except typer.Exit as ended:
         exit_code = ended.exit_code
         if exit_code != 1:
@@ -194,7 +194,7 @@ def lab_compare(  # noqa: PLR0917 (each one is an option)
     from trimtab.lab.studies.studies import LabStudy, RunsPart, jobs_of
     from trimtab.lab.studies.sweep import run_sweep
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     wanted = [*(name.strip() for name in policies.split(",") if name.strip()), *(own or [])]
     study = LabStudy([RunsPart(scenario, vary={"policy": list(dict.fromkeys(wanted))})], name=Path(scenario).stem)

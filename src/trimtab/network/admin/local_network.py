@@ -24,9 +24,6 @@ from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run_aside
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
-from trimtab.policies.delay.config import DelayConfig
-from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.protocol.frames import BrokerStatus
 
 READY_WITHIN_S: Final = 60.0
@@ -329,14 +326,9 @@ def plan_text(plan: NetworkPlan) -> str:
         if key.endswith("covering"):
             value = "on" if value else "off"
         lines.append(f"{key} = {_toml(value)}")
-    if plan.padres != PadresConfig():
-        lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
-    if plan.delay != DelayConfig():
-        chosen = msgspec.to_builtins(plan.delay)
-        lines += ["", "[delay]", *(f"{key} = {_toml(value)}" for key, value in chosen.items())]
-    if plan.relocation != RelocationConfig():
-        settings = msgspec.to_builtins(plan.relocation)
-        lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+    lines += ["", "[policy]", f"name = {_toml(plan.policy.name)}"]
+    for table, settings in plan.policy.settings.items():
+        lines += ["", f"[policy.{json.dumps(table)}]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
     if plan.replication is not None:
         settings = {key: value for key, value in msgspec.to_builtins(plan.replication).items() if value != ()}
         lines += ["", "[replication]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]

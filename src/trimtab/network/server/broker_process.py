@@ -45,7 +45,8 @@ from trimtab.network.server.requests import Requests
 from trimtab.network.server.state_file import State, StateFileError
 from trimtab.network.server.telemetry import Telemetry
 from trimtab.policies.api import Agent
-from trimtab.policies.registry import COORDINATOR_NAME, agents_of, objection_to_change
+from trimtab.policies.multistage.config import COORDINATOR_NAME
+from trimtab.policies.registry import agents_of, objection_to_change
 from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import (
     Append,
@@ -121,7 +122,7 @@ class BrokerServer:
         self._entry = plan.broker(name)
         self._listen = self._entry.listen if order is None else Address.parse(order.listen)
         self._dialled = plan.dialled_by(name)
-        self.policy = plan.options.policy
+        self.policy = plan.policy.name
         self.disk = disk_of(plan, name, order, self._happened, self.stop)
         """Where publications are stored, if they are."""
         self._state = State(plan, name, file, order)
@@ -200,16 +201,8 @@ class BrokerServer:
 
     def _agents_of(self, policy: str) -> list[Agent]:
         plan, name = self._plan, self._name
-        return agents_of(
-            policy,
-            name,
-            f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network",
-            plan.padres,
-            coordination=plan.coordination,
-            site=self._entry.site,
-            relocation=plan.relocation,
-            delay=plan.delay,
-        )
+        seed = f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network"
+        return agents_of(plan.policy.named(policy), name, seed, self._entry.site)
 
     def _change_policy(self, policy: str) -> str:
         """Work by another policy from now on; returns why not, if so."""

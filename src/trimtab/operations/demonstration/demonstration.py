@@ -134,7 +134,10 @@ def plan_with(back_end: str, policy: str = "padres-fast") -> NetworkPlan:
         msgspec.structs.replace(entry, listen=address) for entry, address in zip(plan.brokers, addresses, strict=True)
     )
     return msgspec.structs.replace(
-        plan, brokers=brokers, options=msgspec.structs.replace(plan.options, back_end=back_end, policy=policy)
+        plan,
+        brokers=brokers,
+        options=msgspec.structs.replace(plan.options, back_end=back_end),
+        policy=plan.policy.named(policy),
     )
 
 

@@ -28,6 +28,7 @@ from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     ClientSubscribed,
     Heard,
     Listen,
@@ -37,6 +38,7 @@ from trimtab.policies.api import (
     Unlisten,
     Woken,
 )
+from trimtab.policies.padres.agent import PadresAgent
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import NoAction, Status
@@ -62,7 +64,7 @@ from trimtab.policies.padres.snapshot import (
     still_believed,
     with_broker,
 )
-from trimtab.policies.padres_fast.edge import REFRESH_PERIOD_S
+from trimtab.policies.padres_fast.edge import REFRESH_PERIOD_S, FastEdge
 from trimtab.policies.padres_fast.joint_plan import ClusterPlan, Member, plan_cluster
 from trimtab.policies.padres_fast.publication_window import PublicationWindow, settled_resources
 from trimtab.policies.padres_fast.session_records import FastSession, records_of
@@ -376,3 +378,8 @@ def largest_difference(cluster: str, loads: Sequence[BrokerLoad], config: Padres
                 if difference / limit > found + 1e-12:
                     found, index, owner = difference / limit, action, ours.cluster
     return (found, index) if owner == cluster else (0.0, index)
+
+
+def agent_of(config: PadresConfig, place: AgentPlace) -> PadresAgent:
+    """The agent of one broker."""
+    return PadresAgent(config, place.rng("padres-fast"), name="padres-fast", edge=FastEdge, head=FastHead)

@@ -58,8 +58,11 @@ class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     change_s: float
     """When publication rates change."""
     ratio_threshold: float = 0.1
+    """Ratios within this of each other are level."""
     delay_threshold: float = 0.1
+    """Matching delays within this share of the next key are level."""
     delay_normalization_s: float = 0.1
+    """Differences of delays are told as a share of this."""
     clusters: bool = False
     """Compare the means of clusters instead of single edge-brokers: loads are level when those of neighbouring clusters
     are, since only neighbours are compared by the thesis's global thresholds (section 3.3.1.2)."""
@@ -68,7 +71,6 @@ class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class BalanceSummary(msgspec.Struct, frozen=True):
     """What was reached; None where it was not."""
 
-    policy: str
     converged_at_s: float | None
     reconverged_at_s: float | None
     output_converged_at_s: float | None
@@ -94,7 +96,6 @@ class BalanceSummary(msgspec.Struct, frozen=True):
     subscribers_at_rest_by_broker: dict[str, int]
     sessions_by_kind: dict[str, int]
     sessions_without_moves_count: int
-    moves: int
     moves_per_subscriber_max: int
     overhead_ratio_at_rest: float | None
     overhead_ratio_peak_after_change: float | None
@@ -120,11 +121,8 @@ class _Reading(msgspec.Struct, frozen=True):
 class BalanceWatch:
     """Reads the load of all edge-brokers from time to time, keeps records of sessions and moves, and sums up."""
 
-    def __init__(
-        self, part: BalancePart, policy: str, lower_overload_ratio: float, higher_overload_ratio: float
-    ) -> None:
+    def __init__(self, part: BalancePart, lower_overload_ratio: float, higher_overload_ratio: float) -> None:
         self._part = part
-        self._policy = policy
         self._lower = lower_overload_ratio
         self._higher = higher_overload_ratio
         self._readings: list[_Reading] = []
@@ -181,7 +179,6 @@ class BalanceWatch:
         overloading = self._overloading_sessions()
         settled = [each for each in self._sessions if each.begin_s > part.joined_s and each.subscribers_moved_count]
         return BalanceSummary(
-            policy=self._policy,
             converged_at_s=converged_s,
             reconverged_at_s=reconverged_s,
             output_converged_at_s=self._level_from(before, self._is_output_level),
@@ -204,7 +201,6 @@ class BalanceWatch:
             sessions_without_moves_count=sum(
                 not each.subscribers_moved_count and not self._is_between_heads(each) for each in self._sessions
             ),
-            moves=sum(self._moves_by_client.values()),
             moves_per_subscriber_max=max(self._moves_by_client.values(), default=0),
             overhead_ratio_at_rest=_overhead(at_rest),
             overhead_ratio_peak_after_change=self._overhead_peak(after),
