@@ -399,7 +399,8 @@ class Broker:
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
-        while count and (self.input.control or self.input.data) and not self.output.client_queue_is_full:
+        input, output = self.input, self.output
+        while count and (input.control or input.data) and not output.client_queue_is_full:
             effects += self._step(now_s)
             count -= 1
         return effects

@@ -20,10 +20,8 @@ from trimtab.protocol.channels import STREAM_MARK, is_stream, parse_channel
 from trimtab.protocol.messages import WireValue
 
 if TYPE_CHECKING:
-    from trimtab.network.failover.replication_settings import ReplicaOrder
     from trimtab.network.links.address import Address
     from trimtab.network.network_file import NetworkPlan
-    from trimtab.network.server.ending import Ending
     from trimtab.records.files import RecordFiles
 
 WRITE_RECORDS_AFTER_S: Final = 5.0
@@ -111,10 +109,8 @@ def broker(  # noqa: PLR0917 (each one is an option)
     """
     import logging
 
-    from trimtab.cli.network.restart import serve_to_the_end
-    from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
-    from trimtab.network.server.publication_log import PublicationLogError
-    from trimtab.network.server.state_file import StateFileError
+    from trimtab.cli.network.restart import failures_told, serve_to_the_end
+    from trimtab.network.server.broker_process import ProcessOptions
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -133,22 +129,12 @@ def broker(  # noqa: PLR0917 (each one is an option)
     )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]
-    try:
-        with record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder:
-
-            def serve_once(order: ReplicaOrder | None) -> Ending:
-                started = ProcessOptions(network, order, stop_with, recorder, tuple(options))
-                return serve(plan_of(network), name, lambda: typer.echo("ready"), started)
-
-            again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
-            serve_to_the_end(serve_once, order, network, again)
-    except (SecondReplicaError, PublicationLogError, StateFileError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        typer.echo(f"broker {name} cannot listen at {listen or plan.broker(name).listen}: {reason}", err=True)
-        raise typer.Exit(1) from None
+    with (
+        failures_told(lambda: f"broker {name} cannot listen at {listen or plan.broker(name).listen}"),
+        record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder,
+    ):
+        started = ProcessOptions(network, order, stop_with, recorder, tuple(options))
+        serve_to_the_end(network, name, started, lambda: typer.echo("ready"))
 
 
 def sub(  # noqa: PLR0917 (each one is an option)

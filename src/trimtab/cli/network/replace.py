@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from trimtab.network.failover.membership import StoodBy
     from trimtab.network.failover.replication_settings import ReplicaOrder
     from trimtab.network.network_file import BrokerEntry, NetworkPlan
-    from trimtab.network.server.ending import Ending
 
 
 def replica_order(
@@ -87,15 +86,12 @@ def standby(
       trimtab standby examples/failover.toml --listen 127.0.0.1:7010
     """
     import logging
-    import os
 
-    from trimtab.cli.network.restart import serve_to_the_end
+    from trimtab.cli.network.restart import failures_told, serve_to_the_end
     from trimtab.network.failover.stand_by import StandBy
     from trimtab.network.links.address import Address
     from trimtab.network.loops import run
-    from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
-    from trimtab.network.server.publication_log import PublicationLogError
-    from trimtab.network.server.state_file import StateFileError
+    from trimtab.network.server.broker_process import ProcessOptions
 
     plan = _plan_of(network)
     try:
@@ -116,26 +112,13 @@ def standby(
         return order
 
     at = str(address)
-    try:
+    with failures_told(lambda: f"cannot listen at {at}"):
         order = run(wait())
         if order is not None:
             at = order.listen
-            options = ["--quiet"] if quiet else []
-            name = order.broker
-
-            def serve_once(order: ReplicaOrder | None) -> Ending:
-                started = ProcessOptions(network, order, stop_with, None, tuple(options), stood_by)
-                return serve(_plan_of(network), name, None, started)
-
-            again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
-            serve_to_the_end(serve_once, order, network, again)
-    except (SecondReplicaError, PublicationLogError, StateFileError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        typer.echo(f"cannot listen at {at}: {reason}", err=True)
-        raise typer.Exit(1) from None
+            options = ("--quiet",) if quiet else ()
+            started = ProcessOptions(network, order, stop_with, None, options, stood_by)
+            serve_to_the_end(network, order.broker, started)
 
 
 def replace(
