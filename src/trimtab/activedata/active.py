@@ -414,7 +414,7 @@ class ActiveData:
         return self.datasets[name.lower()]
 
     def _query(self, query: str, text: str, start: int) -> Answer:
-        found = self.queries.answer(query, text, start)
+        found = self.views.asked(lambda: self.queries.answer(query, text, start))
         return Answer(f"{'the first ' if found.is_cut else ''}{len(found.rows):,} rows", found.rows)
 
     def frame(self, query: str) -> DataFrame:

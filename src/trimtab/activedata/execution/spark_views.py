@@ -64,7 +64,6 @@ class SparkViews:
                 self.session = start_spark(self._settings, self.work_dir)
             elif self._lent is not None:
                 self.session = session_beside(self._lent)
-            self.starts_count += 1
             self.session.sql(
                 "CREATE OR REPLACE TEMPORARY FUNCTION distance(x1 DOUBLE, y1 DOUBLE, x2 DOUBLE, y2 DOUBLE) "
                 "RETURNS DOUBLE RETURN sqrt((x1 - x2) * (x1 - x2) + (y1 - y2) * (y1 - y2))"
@@ -73,6 +72,7 @@ class SparkViews:
                 self.session.udf.register(name, function, returns)
             for text in self._functions.values():
                 self.session.sql(text)
+            self.starts_count += 1
 
     @property
     def function_names(self) -> frozenset[str]:
