@@ -23,6 +23,13 @@ from trimtab.activedata.definitions.data_statements import (
     read_value,
 )
 from trimtab.activedata.definitions.fields import Field, Scalar
+from trimtab.activedata.definitions.routines import (
+    CreateFunction,
+    CreateProcedure,
+    Execute,
+    read_function,
+    read_procedure,
+)
 from trimtab.activedata.definitions.tokens import Token, TokenReader
 from trimtab.activedata.definitions.types import read_type
 
@@ -175,6 +182,9 @@ Statement: TypeAlias = (
     | Unsubscribe
     | Drop
     | DataStatement
+    | CreateFunction
+    | CreateProcedure
+    | Execute
     | Query
 )
 
@@ -225,6 +235,10 @@ def _statement(reader: TokenReader) -> Statement:
                 raise reader.expected("the number of a subscription", number)
             broker = reader.need_name("the broker's name").text if reader.skip("ON") else None
             return Unsubscribe(int(number.text), broker)
+        case "EXECUTE":
+            reader.take()
+            procedure, positional, named = _call(reader)
+            return Execute(procedure.text, positional, named, procedure.start)
         case "DROP":
             return _drop(reader)
         case "INSERT" | "UPSERT":
@@ -273,7 +287,15 @@ def _create(reader: TokenReader) -> Statement:
         address = reader.need_string("the broker's address")
         secret = reader.need_string("the secret") if not publishes and reader.skip("SECRET") else None
         return CreateBroker(name, address, if_not_exists, publishes, at, secret)
-    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL or [PUBLISHING] BROKER")
+    if reader.skip("FUNCTION"):
+        function = _own_name(reader, "the function's name")
+        return read_function(reader, function, _fields(reader, "parameter", may_be_optional=False))
+    if reader.skip("PROCEDURE"):
+        procedure = _own_name(reader, "the procedure's name")
+        return read_procedure(reader, procedure, _fields(reader, "parameter", may_be_optional=False), read_duration_s)
+    raise reader.expected(
+        "[ACTIVE] DATASET, FEED, [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL, [PUBLISHING] BROKER, FUNCTION or PROCEDURE"
+    )
 
 
 def _own_name(reader: TokenReader, what: str) -> Token:
@@ -502,8 +524,8 @@ def _call(reader: TokenReader) -> tuple[Token, tuple[Scalar, ...], dict[str, Sca
 def _drop(reader: TokenReader) -> Drop:
     reader.need("DROP")
     kind = reader.take()
-    if kind.upper not in ("DATASET", "FEED", "CHANNEL", "BROKER"):
-        raise reader.expected("DATASET, FEED, CHANNEL or BROKER", kind)
+    if kind.upper not in ("DATASET", "FEED", "CHANNEL", "BROKER", "FUNCTION", "PROCEDURE"):
+        raise reader.expected("DATASET, FEED, CHANNEL, BROKER, FUNCTION or PROCEDURE", kind)
     if_exists = reader.skip("IF", "EXISTS")
     name = reader.need_name("a name")
     cascade = reader.at("CASCADE")

@@ -15,6 +15,9 @@ from trimtab.activedata.storage.catalog_entries import ChannelEntry
 SLOW_S: Final = 1.0
 """Executions that take longer delay those that they run together with."""
 
+SLOW_PLANNED_S: Final = 5.0
+"""The same for executions that were planned, which the next ones may not have to be."""
+
 SLOW_IN_A_ROW_COUNT: Final = 2
 """So many slow executions in a row, and a channel runs apart; as many quick ones, and it runs with the others."""
 
@@ -94,8 +97,10 @@ class RunningChannel:
         fields = ", ".join(f"q.`{name}`" for name in self.entry.columns)
         return f"to_json(struct({fields}), map('ignoreNullFields', 'false'))"
 
-    def took(self, seconds: float, *, alone: bool) -> None:
+    def took(self, seconds: float, *, alone: bool, planned: bool) -> None:
         """Take note of how long an execution took: slow channels run apart, those that were slow alone stay there."""
+        if planned and SLOW_S < seconds <= SLOW_PLANNED_S:
+            return  # the next one has its plan
         if seconds > SLOW_S:
             self.slow_count = max(0, self.slow_count) + 1
             if self.slow_count >= SLOW_IN_A_ROW_COUNT:

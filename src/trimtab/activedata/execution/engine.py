@@ -233,7 +233,7 @@ class Engine:
             if len(group) == 1 and self.executions.takes_tasks(group[0], to - position):
                 self.executions.run_tasks(group[0], records, to, lane)
                 return
-            self.executions.run_small(group, records, to, lane)
+            planned = self.executions.run_small(group, records, to, lane)
         except Exception as error:
             if len(group) > 1 and not is_spark_gone(error):
                 for channel in group:
@@ -246,7 +246,7 @@ class Engine:
                     self._failures.set_apart(channel, to, error)
             return
         for channel in group:
-            channel.took(time.monotonic() - started_s, alone=len(group) == 1)
+            channel.took(time.monotonic() - started_s, alone=len(group) == 1, planned=planned)
 
     def _execute_whole(self, channel: RunningChannel, lane: Lane) -> None:
         started_s = time.monotonic()
@@ -256,7 +256,7 @@ class Engine:
         except Exception as error:
             self._failures.handle_whole(channel, now, error, lane)
             return
-        channel.took(time.monotonic() - started_s, alone=True)
+        channel.took(time.monotonic() - started_s, alone=True, planned=True)
 
     # The watch
 

@@ -115,13 +115,16 @@ class Executions:
 
     # The short path
 
-    def run_small(self, group: list[RunningChannel], records: pa.Table, to: int, lane: Lane) -> None:
-        """Execute channels on few records, and commit."""
+    def run_small(self, group: list[RunningChannel], records: pa.Table, to: int, lane: Lane) -> bool:
+        """Execute channels on few records, and commit; answers whether that had to be planned."""
         started_s = time.monotonic()
         name = f"{lane.name}-{group[0].entry.id}" if group[0].is_apart else lane.name
+        plans_count = self.prepared.plans_count
         with lane.working(self.views):
             found = self.ask(group, records, name)
+        is_planned = found.path != KEPT_PLAN or self.prepared.plans_count != plans_count
         self.commit(group, found, records.num_rows, to, started_s)
+        return is_planned
 
     def ask(self, group: list[RunningChannel], records: pa.Table, lane: str = "") -> Found:
         """The results of channels for new records: channel, subscription, record and payload."""

@@ -62,6 +62,8 @@ CREATE TABLE IF NOT EXISTS subscribers (
 CREATE TABLE IF NOT EXISTS declared (
     broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
+CREATE TABLE IF NOT EXISTS routines (
+    kind TEXT NOT NULL, name TEXT NOT NULL COLLATE NOCASE, definition TEXT NOT NULL, PRIMARY KEY (kind, name));
 CREATE TABLE IF NOT EXISTS suspended (subscription INTEGER PRIMARY KEY, reason TEXT NOT NULL, at_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS notes (
     kind TEXT NOT NULL, id INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID;
@@ -383,6 +385,24 @@ class Catalog:
                 "UPDATE channels SET position = max(position, ?) WHERE id = ?",
                 [(position, channel) for channel, position in positions.items()],
             )
+
+    # Functions and procedures
+
+    def add_routine(self, kind: str, name: str, definition: str) -> None:
+        """Keep the definition of a function or a procedure."""
+        with self._changing() as connection:
+            connection.execute("INSERT INTO routines VALUES (?, ?, ?)", (kind, name, definition))
+
+    def routines(self, kind: str) -> list[str]:
+        """The definitions of a kind, in the order in which they were made."""
+        return [
+            str(text) for (text,) in self._rows("SELECT definition FROM routines WHERE kind = ? ORDER BY rowid", kind)
+        ]
+
+    def remove_routine(self, kind: str, name: str) -> None:
+        """Forget a function or a procedure."""
+        with self._changing() as connection:
+            connection.execute("DELETE FROM routines WHERE kind = ? AND name = ?", (kind, name))
 
     # Brokers and subscriptions
 
