@@ -250,7 +250,12 @@ class ActiveData:
             if each.if_not_exists:
                 return Answer(f"dataset {each.name} exists")
             raise StatementError(text, start, f"there is a dataset {each.name!r} already")
-        options = DatasetOptions(retain_s=each.retain_s, retain_by=each.retain_by, partition_by=each.partition_by)
+        options = DatasetOptions(
+            retain_s=each.retain_s,
+            retain_by=each.retain_by,
+            partition_by=each.partition_by,
+            evolving=each.evolving,
+        )
         self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.keys, each.active, options))
         return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
 

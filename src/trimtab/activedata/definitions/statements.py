@@ -43,10 +43,10 @@ PERIOD_MIN_S: Final = 0.01
 
 
 class CreateDataset(msgspec.Struct, frozen=True):
-    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) [KEY field | KEY (field, ...)] [PARTITION BY ...]
-    [RETAIN n DAYS [BY field]]`.
+    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) [KEY field | KEY (field, ...)] [EVOLVING]
+    [PARTITION BY field | DAY(field), ...] [RETAIN n DAYS [BY field]]`.
 
-    Partitions are fields, or days of a field, written `DAY(field)`.
+    An evolving dataset gets the fields that records of feeds have and it has not.
     """
 
     name: str
@@ -57,6 +57,7 @@ class CreateDataset(msgspec.Struct, frozen=True):
     partition_by: tuple[str, ...] = ()
     retain_s: float | None = None
     retain_by: str | None = None
+    evolving: bool = False
 
 
 class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
@@ -317,8 +318,11 @@ def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     retain_s = retain_by = None
+    evolving = False
     while True:
-        if reader.skip("KEY"):
+        if reader.skip("EVOLVING"):
+            evolving = True
+        elif reader.skip("KEY"):
             keys = _keys(reader, by_name)
         elif reader.skip("PARTITION", "BY"):
             partition_by = _partitions(reader, by_name)
@@ -328,7 +332,7 @@ def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
                 retain_by = _known_field(reader, by_name, ("TIMESTAMP", "DATE"), "keeps records by").name
         else:
             break
-    return CreateDataset(name, fields, keys, active, if_not_exists, partition_by, retain_s, retain_by)
+    return CreateDataset(name, fields, keys, active, if_not_exists, partition_by, retain_s, retain_by, evolving)
 
 
 def _keys(reader: TokenReader, by_name: dict[str, Field]) -> tuple[str, ...]:

@@ -74,6 +74,9 @@ CREATE TABLE IF NOT EXISTS acknowledged (name TEXT PRIMARY KEY, version INTEGER 
 FORMAT: Final = 2
 """The format of the directory: 1 kept the keys of active datasets in this file, and had no changes beside a base."""
 
+DROPPED_KIND: Final = "DROPPED"
+"""The kind of notes on datasets that were dropped and whose files may still be there."""
+
 SEEN_WRITTEN_EVERY_S: Final = 5.0
 
 
@@ -322,6 +325,11 @@ class Catalog:
         rows = self._rows("SELECT text FROM notes WHERE kind = ? AND id = ?", kind, entry_id)
         return str(rows[0][0]) if rows else None
 
+    def dropped_folders(self) -> dict[int, str]:
+        """The folders of datasets that were dropped, by number, as long as their files may be there."""
+        rows = self._rows("SELECT id, text FROM notes WHERE kind = ?", DROPPED_KIND)
+        return {int(str(id_)): str(text) for id_, text in rows}
+
     def set_note(self, kind: str, entry_id: int, text: str | None) -> None:
         """Note something for a definition in place of what was noted before, or nothing."""
         with self._changing() as connection:
@@ -553,6 +561,10 @@ class Catalog:
             connection.execute("DELETE FROM notes WHERE kind = ? AND id = ?", (kind, entry_id))
             match kind:
                 case "DATASET":
+                    connection.execute(
+                        "INSERT OR REPLACE INTO notes SELECT ?, id, name || '-' || id FROM datasets WHERE id = ?",
+                        (DROPPED_KIND, entry_id),
+                    )
                     connection.execute("DELETE FROM datasets WHERE id = ?", (entry_id,))
                 case "FEED":
                     connection.execute("DELETE FROM feeds WHERE id = ?", (entry_id,))
