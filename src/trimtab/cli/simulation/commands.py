@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 from trimtab.cli.simulation.coordination_tables import run_coordination_and_tell
 from trimtab.cli.simulation.explore import sim_explore
 from trimtab.cli.simulation.fuzz import sim_fuzz
@@ -21,10 +22,8 @@ from trimtab.cli.simulation.study_tables import run_and_tell
 if TYPE_CHECKING:
     from trimtab.simulation.scenarios.run import Summary
 
-app = typer.Typer(
+app = PlainTyper(
     help="Simulate brokers and clients in virtual time, with every delivery checked.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 
