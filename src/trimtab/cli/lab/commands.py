@@ -242,10 +242,10 @@ def _shown(value: float | None) -> str:
     """A number of a table.
 
     >>> _shown(0.01234), _shown(1480.0), _shown(None)
-    ('0.0123', '1,480', 'never')
+    ('0.0123', '1,480', 'not reached')
     """
     if value is None:
-        return "never"
+        return "not reached"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 

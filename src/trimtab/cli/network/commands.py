@@ -325,9 +325,11 @@ def status(network: OptionalNetwork = None, example: ExampleOption = None, as_js
         from trimtab.cli.network.balancing_table import balancing_table, has_policy
         from trimtab.cli.network.channels_table import channels_table, has_channels
         from trimtab.cli.network.up import (
+            assistances_table,
             disks_table,
             failures_table,
             fences_table,
+            has_assistances,
             has_disk_news,
             has_failures,
             has_fences,
@@ -343,6 +345,8 @@ def status(network: OptionalNetwork = None, example: ExampleOption = None, as_js
             console.print(channels_table(found))
         if has_failures(found):
             console.print(failures_table(found))
+        if has_assistances(found):
+            console.print(assistances_table(found))
         if has_fences(found):
             console.print(fences_table(found))
         if has_disk_news(found):

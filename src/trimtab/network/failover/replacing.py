@@ -102,7 +102,11 @@ class Replacing:
 
     def failures(self) -> tuple[FailureStatus, ...]:
         """What has failed lately."""
-        return tuple(failure.status() for failure in self._failures)
+        return tuple(failure.status() for failure in self._failures if failure.why != CONGESTION)
+
+    def assistances(self) -> tuple[FailureStatus, ...]:
+        """What was congested lately; a broker that is helped has not failed."""
+        return tuple(failure.status() for failure in self._failures if failure.why == CONGESTION)
 
     def look(self) -> None:
         """From time to time: see who has come, and which processes have ended."""

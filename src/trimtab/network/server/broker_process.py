@@ -557,6 +557,10 @@ class BrokerServer:
         """What this broker has seen fail."""
         return () if self._replacing is None else self._replacing.failures()
 
+    def assistances(self) -> tuple[FailureStatus, ...]:
+        """Which neighbours this broker has seen congested."""
+        return () if self._replacing is None else self._replacing.assistances()
+
     async def _drain(self) -> None:
         """Let everything that was taken over leave, as far as the peers are there and read."""
         self._is_draining = True

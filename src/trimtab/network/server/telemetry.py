@@ -97,5 +97,6 @@ class Telemetry(BrokerObserver):
             policy=server.policy,
             is_back_end_reached=server.is_back_end_reached,
             failures=server.failures(),
+            assistances=server.assistances(),
             disk=server.disk,
         )
