@@ -37,7 +37,7 @@ def link_add(first: FirstArgument, second: SecondArgument, network: NetworkArgum
       trimtab link add B1 B5 examples/seven.toml
     """
     here, there = _entries(network, first, second)
-    _tell(_ask(here, "add", there.name, str(there.listen)), f"{first} and {second} are linked")
+    _tell(_ask(here, "add", there.name, str(there.address)), f"{first} and {second} are linked")
 
 
 @app.command("remove")
@@ -75,9 +75,9 @@ def _ask(broker: BrokerEntry, change: Literal["add", "remove"], neighbour: str, 
     from trimtab.protocol.frames import LinkRequest
 
     try:
-        return asyncio.run(ask_link(broker.listen, LinkRequest(change, neighbour, address)))
+        return asyncio.run(ask_link(broker.address, LinkRequest(change, neighbour, address)))
     except (OSError, TimeoutError):
-        typer.echo(f"broker {broker.name} does not answer at {broker.listen}", err=True)
+        typer.echo(f"broker {broker.name} does not answer at {broker.address}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -62,12 +62,12 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> tup
     if entry.name == to:
         return False, f"{client} is at {to} already"
     try:
-        reply = await ask_move(entry.listen, MoveRequest(client, to), within_s)
+        reply = await ask_move(entry.address, MoveRequest(client, to), within_s)
     except TimeoutError:
         unknown = f"does not know after {within_s:g} s what came of it"
         return False, f"{entry.name} has asked {client} to move, but {unknown}"
     except OSError as error:
-        return False, f"broker {entry.name} does not answer at {entry.listen}: {error.strerror or error}"
+        return False, f"broker {entry.name} does not answer at {entry.address}: {error.strerror or error}"
     if not reply.done:
         return False, f"{client} stays at {entry.name}: {reply.reason}"
     return True, f"{client} has moved from {entry.name} to {to}"
@@ -78,7 +78,7 @@ async def _serves(entry: BrokerEntry, client: str) -> bool | None:
     from trimtab.network.admin.status import ask_status
 
     try:
-        status = await ask_status(entry.listen)
+        status = await ask_status(entry.address)
     except (OSError, TimeoutError):
         return None
     return any(peer.name == client and peer.role == "client" and peer.connected for peer in status.peers)

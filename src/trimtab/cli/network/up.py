@@ -37,9 +37,9 @@ def next_steps(plan: NetworkPlan, example: str | None) -> str:
     status = "trimtab status" if example is None else f"trimtab status --example {example}"
     many = f"{first.name} listens" if first is last else f"{len(plan.brokers)} brokers listen, {first.name}"
     return f"""\
-{many} at {first.listen}. In other terminals:
-  trimtab sub --broker {last.listen} "class = 'STOCK' AND volume > 300000"
-  trimtab pub --broker {first.listen} "[class,'STOCK'],[volume,412000]"
+{many} at {first.address}. In other terminals:
+  trimtab sub --broker {last.address} "class = 'STOCK' AND volume > 300000"
+  trimtab pub --broker {first.address} "[class,'STOCK'],[volume,412000]"
   {status}
 Ctrl-C ends it. `trimtab init` writes a network file of your own."""
 

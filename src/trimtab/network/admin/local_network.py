@@ -101,8 +101,8 @@ class Network:
         return cls(plan, log=log)
 
     def address(self, broker: str) -> str:
-        """Where a broker listens."""
-        return str(self.plan.broker(broker).listen)
+        """Where a broker is reached."""
+        return str(self.plan.broker(broker).address)
 
     def pid(self, broker: str) -> int:
         """The process of a broker, as far as is known here."""
@@ -220,7 +220,7 @@ class Network:
                 continue
             if not status.replica and status.epoch == 1:
                 continue
-            replica = proved(name, self.address(name), status.session)
+            replica = proved(name, str(self.plan.broker(name).listen), status.session)
             if replica is not None:
                 self._replicas[name] = replica
                 found.append((name, replica.pid))
@@ -306,10 +306,13 @@ async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
     """How every broker of a network is, None for those that do not answer."""
 
     async def ask(entry: BrokerEntry) -> BrokerStatus | None:
-        try:
-            return await ask_status(entry.listen)
-        except (OSError, TimeoutError):
-            return None
+        """A broker of this host may be reached where it listens and not where others reach it."""
+        for address in dict.fromkeys((entry.address, entry.listen)):
+            try:
+                return await ask_status(address)
+            except (OSError, TimeoutError):
+                continue
+        return None
 
     answers = await asyncio.gather(*(ask(entry) for entry in plan.brokers))
     return {entry.name: answer for entry, answer in zip(plan.brokers, answers, strict=True)}

@@ -130,7 +130,8 @@ class BrokerServer:
         epoch = max(own_epoch if self.disk is None else self.disk.epoch, self._state.epoch)
         config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
         if order is not None:
-            config = order.config_of(config, str(self._listen))
+            address = self._entry.address if self._listen == self._entry.listen else self._listen
+            config = order.config_of(config, str(address))
             self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
         self._plan = plan
         self._name = name
