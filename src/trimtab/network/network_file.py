@@ -43,7 +43,16 @@ __all__ = [
     "read_network_file",
 ]
 
-_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site", "wire_version_max")
+_BROKER_KEYS: Final = (
+    "name",
+    "listen",
+    "advertise",
+    "cpu_mhz",
+    "memory_mb",
+    "bandwidth_mbps",
+    "site",
+    "wire_version_max",
+)
 _LINK_KEYS: Final = ("between", "via")
 _NETWORK_KEYS: Final = (
     "covering",
@@ -222,17 +231,30 @@ class _NetworkReader:
                 address = Address.parse(listen)
             except ValueError as error:
                 self._refuse(self._line("broker", index, "listen"), f"listen: {error}")
+            advertised = self._advertised(index, table)
             for other in found:
                 if other.name == name:
                     self._refuse(line, f"a second broker named {name}")
-                if other.listen == address:
-                    self._refuse(self._line("broker", index, "listen"), f"{other.name} listens at {address} already")
+                if other.address == (advertised or address):
+                    key = "listen" if advertised is None else "advertise"
+                    what = "listens" if advertised is None else "is reached"
+                    self._refuse(self._line("broker", index, key), f"{other.name} {what} at {other.address} already")
             cpu_mhz, memory_mb, bandwidth_mbps = (
                 self._positive("broker", index, table, key) for key in ("cpu_mhz", "memory_mb", "bandwidth_mbps")
             )
             site, version = self._site(index, table), self._wire_version("broker", index, table)
-            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site, version))
+            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site, version, advertised))
         return tuple(found)
+
+    def _advertised(self, index: int, table: Mapping[str, Any]) -> Address | None:
+        if "advertise" not in table:
+            return None
+        try:
+            return Address.parse(self._text("broker", index, table, "advertise"))
+        except ValueError as error:
+            if isinstance(error, NetworkFileError):
+                raise
+            self._refuse(self._line("broker", index, "advertise"), f"advertise: {error}")
 
     def _wire_version(self, section: str, index: int, table: Mapping[str, Any]) -> int | None:
         version = table.get("wire_version_max")

@@ -44,6 +44,17 @@ class BrokerEntry(msgspec.Struct, frozen=True):
     """Where it stands, in the unit in which clients tell where they are."""
     wire_version_max: int | None = None
     """The highest version of the wire protocol that it speaks, if it is not that of the network."""
+    advertise: Address | None = None
+    """Where others reach it, if that is not where it listens: behind address translation, or in a container."""
+
+    @property
+    def address(self) -> Address:
+        """Where clients and other brokers reach it.
+
+        >>> BrokerEntry("B1", Address("0.0.0.0", 7001), advertise=Address("b1.example.org", 17001)).address.port
+        17001
+        """
+        return self.listen if self.advertise is None else self.advertise
 
 
 class LinkEntry(msgspec.Struct, frozen=True):
@@ -137,14 +148,14 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             return {}
         if settings.unreachable != "replace":
             return {}
-        found = {entry.name: entry.listen for entry in self.brokers}
+        found = {entry.name: entry.address for entry in self.brokers}
         found.update({str(address): address for address in self.standbys})
         return found if may_decide(len(found)) else {}
 
     def dialled_by(self, name: str) -> tuple[tuple[str, Address], ...]:
         """The neighbours that a broker calls, and where: it comes first in their links."""
         ours = [link for link in self.links if link.first == name]
-        return tuple((link.second, link.via or self.broker(link.second).listen) for link in ours)
+        return tuple((link.second, link.via or self.broker(link.second).address) for link in ours)
 
     def neighbours_of(self, name: str) -> tuple[str, ...]:
         """The brokers that a broker has a link to."""
@@ -173,7 +184,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
         return BrokerConfig(
             name=name,
             session=session,
-            address=str(self.broker(name).listen),
+            address=str(self.broker(name).address),
             neighbours=self.neighbours_of(name),
             subscription_covering=options.covering,
             advertisement_covering=options.advertisement_covering,

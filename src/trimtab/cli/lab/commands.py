@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 
 if TYPE_CHECKING:
     from trimtab.lab.studies.any_run import RunResult
 
-app = typer.Typer(help="Experiments on Spark: all runs of a study, on all cores or on a cluster.", no_args_is_help=True)
+app = PlainTyper(help="Experiments on Spark: all runs of a study, on all cores or on a cluster.")
 
 
 @app.command("list")
@@ -34,7 +35,7 @@ def lab_list() -> None:
 
 @app.command("run")
 def lab_run(  # noqa: PLR0917 (each one is an option)
-    studies: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Studies, scenarios, or files of them.")],
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Studies, scenarios, or files of them.")],
     out: Annotated[str, typer.Option(metavar="DIR", help="Where results are, and are looked for.")] = "lab-results",
     spark: Annotated[str, typer.Option(metavar="MASTER", help="spark://HOST:PORT of a cluster.")] = "local[*]",
     seeds: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Seeds of each run.")] = 3,
@@ -241,10 +242,10 @@ def _shown(value: float | None) -> str:
     """A number of a table.
 
     >>> _shown(0.01234), _shown(1480.0), _shown(None)
-    ('0.0123', '1,480', 'never')
+    ('0.0123', '1,480', 'not reached')
     """
     if value is None:
-        return "never"
+        return "not reached"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 

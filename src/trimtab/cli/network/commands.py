@@ -41,7 +41,7 @@ RecordsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 OptionalNetwork = Annotated[
     str | None,
-    typer.Argument(metavar="[NETWORK.toml]", help="The network file; one broker at 127.0.0.1:7001 if missing."),
+    typer.Argument(metavar="NETWORK.toml", help="The network file; one broker at 127.0.0.1:7001 if missing."),
 ]
 ExampleOption = Annotated[
     str | None,
@@ -139,7 +139,7 @@ def broker(  # noqa: PLR0917 (each one is an option)
 
 def sub(  # noqa: PLR0917 (each one is an option)
     filters: Annotated[
-        list[str] | None, typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")
+        list[str] | None, typer.Argument(metavar="FILTER", help="What is wanted; any of them may match.")
     ] = None,
     broker: Annotated[
         str | None, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")
@@ -159,6 +159,10 @@ def sub(  # noqa: PLR0917 (each one is an option)
     within: Annotated[
         str | None,
         typer.Option("--within", metavar="TIME", help="How long publications may take, as in 1.5s or 200ms."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The subscriber's name; one that nobody has if missing."),
     ] = None,
     records: RecordsOption = None,
     as_json: JsonOption = False,
@@ -195,17 +199,22 @@ def sub(  # noqa: PLR0917 (each one is an option)
         refuse("--site is for --coordinator")
     where = _address(broker) if broker is not None else _address(coordinator or "", "--coordinator")
     place = _site(site) if site is not None else None
-    name = f"sub-{os.getpid()}"
+    _check_name(name)
 
     async def connect() -> Client:
         if coordinator is not None:
-            return await Client.connect_through(where, site=place)
-        return await Client.connect(where)
+            return await Client.connect_through(where, name, site=place)
+        return await Client.connect(where, name)
 
-    with record_files(records, name) as recorder:
+    with record_files(records, f"sub-{os.getpid()}") as recorder:
         run_client(
             subscribe_and_print(connect, wanted, streams, count, for_s, recorder, as_json=as_json, within_s=within_s)
         )
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and (not name or is_stream(name)):
+        refuse(f"--name: a client's name is not empty and does not begin with {STREAM_MARK}")
 
 
 def _duration_s(option: str, text: str) -> float:
@@ -225,7 +234,7 @@ def _channel(text: str) -> tuple[str, dict[str, WireValue]]:
 def pub(  # noqa: PLR0917 (each one is an option)
     broker: BrokerOption,
     publications: Annotated[
-        list[str], typer.Argument(metavar="PUBLICATION...", help="What is published; - for lines of standard input.")
+        list[str], typer.Argument(metavar="PUBLICATION", help="What is published; - for lines of standard input.")
     ],
     advertise: Annotated[
         list[str] | None,
@@ -254,8 +263,7 @@ def pub(  # noqa: PLR0917 (each one is an option)
     from trimtab.network.client.client import Client
 
     address = _address(broker)
-    if name is not None and (not name or is_stream(name)):
-        refuse(f"--name: a publisher's name is not empty and does not begin with {STREAM_MARK}")
+    _check_name(name)
     if is_open and not advertise:
         refuse("--open is for --advertise: without it everything that is published is announced")
     announced = [each for text in advertise or () for each in _parsed("--advertise", text, _all)]
@@ -303,9 +311,11 @@ def status(network: OptionalNetwork = None, example: ExampleOption = None, as_js
         from trimtab.cli.network.balancing_table import balancing_table, has_policy
         from trimtab.cli.network.channels_table import channels_table, has_channels
         from trimtab.cli.network.up import (
+            assistances_table,
             disks_table,
             failures_table,
             fences_table,
+            has_assistances,
             has_disk_news,
             has_failures,
             has_fences,
@@ -321,6 +331,8 @@ def status(network: OptionalNetwork = None, example: ExampleOption = None, as_js
             console.print(channels_table(found))
         if has_failures(found):
             console.print(failures_table(found))
+        if has_assistances(found):
+            console.print(assistances_table(found))
         if has_fences(found):
             console.print(fences_table(found))
         if has_disk_news(found):

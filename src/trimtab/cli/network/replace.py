@@ -54,7 +54,7 @@ def replica_order(
         refuse(f"--neighbours: {error}")
     if found is None:
         linked = [*([name] if assists else []), *plan.neighbours_of(name)]
-        found = tuple((each, str(plan.broker(each).listen)) for each in linked)
+        found = tuple((each, str(plan.broker(each).address)) for each in linked)
     try:
         where = Address.parse(listen) if listen is not None else plan.broker(name).listen
     except ValueError as error:
@@ -179,12 +179,12 @@ def assist(
 
     async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
         request = AssistRequest(broker, protocol or "", reorder)
-        reply = await ask_assist(neighbour.listen, request, within_s)
+        reply = await ask_assist(neighbour.address, request, within_s)
         return reply.done, reply.reason
 
     async def work() -> str:
         if not await _answers(plan.broker(broker)):
-            return f"{broker} does not answer at {plan.broker(broker).listen}; only a broker that lives is assisted"
+            return f"{broker} does not answer at {plan.broker(broker).address}; only a broker that lives is assisted"
         return await _ask_neighbours(plan, broker, ask, "assisted", within_s)
 
     _tell(asyncio.run(work()), f"{broker} is assisted")
@@ -197,10 +197,10 @@ async def _replace(plan: NetworkPlan, broker: str, protocol: str, within_s: floa
 
     entry = plan.broker(broker)
     if await _answers(entry):
-        return f"{broker} lives: it answers at {entry.listen}; only a broker that has failed is replaced"
+        return f"{broker} lives: it answers at {entry.address}; only a broker that has failed is replaced"
 
     async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
-        reply = await ask_replace(neighbour.listen, ReplaceRequest(broker, protocol), within_s)
+        reply = await ask_replace(neighbour.address, ReplaceRequest(broker, protocol), within_s)
         return reply.done, reply.reason
 
     return await _ask_neighbours(plan, broker, ask, "replaced", within_s)
@@ -236,7 +236,7 @@ async def _answers(entry: BrokerEntry) -> bool:
     from trimtab.network.admin.status import ask_status
 
     try:
-        await ask_status(entry.listen)
+        await ask_status(entry.address)
     except (OSError, TimeoutError):
         return False
     return True

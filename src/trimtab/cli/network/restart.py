@@ -19,7 +19,7 @@ LOOK_AGAIN_AFTER_S: Final = 0.05
 
 def restart(
     network: Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")],
-    brokers: Annotated[list[str] | None, typer.Argument(metavar="[BROKER]...", help="Only these.")] = None,
+    brokers: Annotated[list[str] | None, typer.Argument(metavar="BROKER", help="Only these.")] = None,
     rolling: Annotated[bool, typer.Option("--rolling", help="All of the file, one after the other.")] = False,
     within_s: Annotated[
         float, typer.Option("--within", metavar="SECONDS", min=0.1, help="Give up waiting for a broker then.")

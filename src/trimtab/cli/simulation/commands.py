@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from trimtab.cli.input_lines import refuse
+from trimtab.cli.plain_help import PlainTyper
 from trimtab.cli.simulation.explore import sim_explore
 from trimtab.cli.simulation.fuzz import sim_fuzz
 from trimtab.cli.simulation.replication_table_one import replication_table
 
-app = typer.Typer(
+app = PlainTyper(
     help="Simulate brokers and clients in virtual time, with every delivery checked.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 

@@ -53,7 +53,7 @@ def _draw_loads(scenario: str, placement: str, runs: dict[str, CoordinationSumma
             linewidth=1,
         )
         axes.set_title(policy)
-        axes.set_xlabel("s")
+        axes.set_xlabel("time [s]")
     all_axes[0][0].set_ylabel("load [MB/s]")
     all_axes[0][0].set_ylim(bottom=0)
     figure.suptitle(f"{scenario}, {placement} placement: each broker's load; dotted: lower bound", fontsize=10)
@@ -73,7 +73,7 @@ def _draw_cov(scenario: str, placement: str, runs: dict[str, CoordinationSummary
             label=policy,
         )
     axes.set_title(f"{scenario}, {placement} placement: imbalance over time")
-    axes.set_xlabel("s")
+    axes.set_xlabel("time [s]")
     axes.set_ylabel("cov")
     axes.set_ylim(bottom=0)
     legend_beside(axes)

@@ -120,7 +120,7 @@ def _draw_series(grid: GridSummary, to: Path) -> Path:
             name = f"{run.policy} {run.details.threshold}" if varies and run.policy != BASELINE else run.policy
             axes.plot(*zip(*told, strict=True), color=COLOURS[line % len(COLOURS)], linewidth=1.0, label=name)
         axes.set_title(title, fontsize=9)
-        axes.set_xlabel("s")
+        axes.set_xlabel("time [s]")
         axes.set_ylim(bottom=0)
     legend_beside(panels[2])
     return _saved(plt, figure, to, f"{grid.scenario}-over-time")

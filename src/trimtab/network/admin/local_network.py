@@ -24,6 +24,7 @@ from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run_aside
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.frames import BrokerStatus
 
 READY_WITHIN_S: Final = 60.0
@@ -82,24 +83,26 @@ class Network:
         links: Iterable[tuple[str, str]] = (),
         options: NetworkOptions | None = None,
         *,
+        policy: str = "none",
         replication: ReplicationSettings | None = None,
         standbys_count: int = 0,
         log: IO[bytes] | None = None,
     ) -> Network:
-        """Brokers on free ports of this machine, and processes that stand by."""
+        """Brokers on free ports of this machine, under a policy by its name, and processes that stand by."""
         addresses = [Address("127.0.0.1", port) for port in free_ports(len(brokers) + standbys_count)]
         plan = NetworkPlan(
             tuple(BrokerEntry(name, address) for name, address in zip(brokers, addresses, strict=False)),
             tuple(LinkEntry(first, second) for first, second in links),
             options or NetworkOptions(),
+            PolicyChoice(policy).check(),
             replication=replication,
             standbys=tuple(addresses[len(brokers) :]),
         )
         return cls(plan, log=log)
 
     def address(self, broker: str) -> str:
-        """Where a broker listens."""
-        return str(self.plan.broker(broker).listen)
+        """Where a broker is reached."""
+        return str(self.plan.broker(broker).address)
 
     def pid(self, broker: str) -> int:
         """The process of a broker, as far as is known here."""
@@ -217,7 +220,7 @@ class Network:
                 continue
             if not status.replica and status.epoch == 1:
                 continue
-            replica = proved(name, self.address(name), status.session)
+            replica = proved(name, str(self.plan.broker(name).listen), status.session)
             if replica is not None:
                 self._replicas[name] = replica
                 found.append((name, replica.pid))
@@ -303,10 +306,13 @@ async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
     """How every broker of a network is, None for those that do not answer."""
 
     async def ask(entry: BrokerEntry) -> BrokerStatus | None:
-        try:
-            return await ask_status(entry.listen)
-        except (OSError, TimeoutError):
-            return None
+        """A broker of this host may be reached where it listens and not where others reach it."""
+        for address in dict.fromkeys((entry.address, entry.listen)):
+            try:
+                return await ask_status(address)
+            except (OSError, TimeoutError):
+                continue
+        return None
 
     answers = await asyncio.gather(*(ask(entry) for entry in plan.brokers))
     return {entry.name: answer for entry, answer in zip(plan.brokers, answers, strict=True)}

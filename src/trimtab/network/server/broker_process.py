@@ -131,7 +131,8 @@ class BrokerServer:
         epoch = max(own_epoch if self.disk is None else self.disk.epoch, self._state.epoch)
         config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
         if order is not None:
-            config = order.config_of(config, str(self._listen))
+            address = self._entry.address if self._listen == self._entry.listen else self._listen
+            config = order.config_of(config, str(address))
             self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
         self._plan = plan
         self._name = name
@@ -549,6 +550,10 @@ class BrokerServer:
     def failures(self) -> tuple[FailureStatus, ...]:
         """What this broker has seen fail."""
         return () if self._replacing is None else self._replacing.failures()
+
+    def assistances(self) -> tuple[FailureStatus, ...]:
+        """Which neighbours this broker has seen congested."""
+        return () if self._replacing is None else self._replacing.assistances()
 
     async def _drain(self) -> None:
         """Let everything that was taken over leave, as far as the peers are there and read."""

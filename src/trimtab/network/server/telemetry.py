@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.core import Broker
 from trimtab.broker.meters import LoadRecords
+from trimtab.broker.observer import BrokerObserver
 from trimtab.load.indices import LoadIndices
 from trimtab.network.clock import now_s
 from trimtab.network.server.broker_status import status_of
 from trimtab.network.server.process_meters import ProcessMeters
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.frames import BrokerStatus
-from trimtab.protocol.records import AnyRecord, Recorder, RecordsError
+from trimtab.protocol.records import AnyRecord, ArrivalRecord, Recorder, RecordsError
 
 if TYPE_CHECKING:
     from trimtab.network.server.broker_process import BrokerServer
@@ -29,8 +30,8 @@ RATE_OVER_TICKS_COUNT: Final = 8
 log = logging.getLogger("trimtab.broker")
 
 
-class Telemetry:
-    """Measures one broker's process, and records it."""
+class Telemetry(BrokerObserver):
+    """Measures one broker's process, and records it and the clients that come to it."""
 
     def __init__(
         self,
@@ -46,6 +47,8 @@ class Telemetry:
         self._load_records = LoadRecords(broker)
         self._recorded_s = 0.0
         self._began_s = now_s()
+        if recorder is not None:
+            broker.observer = self
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
 
     def tick(self, time_s: float) -> None:
@@ -77,6 +80,10 @@ class Telemetry:
             log.error("%s: nothing more is recorded: %s", self._broker.name, error)
             self._recorder = None
 
+    def came(self, client: str, old_broker: str, cause: str, now_s: float) -> None:
+        """Record a client that has come from another broker."""
+        self.record(ArrivalRecord(now_s, client, old_broker, self._broker.name, cause))
+
     def status(self, server: BrokerServer) -> BrokerStatus:
         """How the broker is."""
         time_s = now_s()
@@ -90,5 +97,6 @@ class Telemetry:
             policy=server.policy,
             is_back_end_reached=server.is_back_end_reached,
             failures=server.failures(),
+            assistances=server.assistances(),
             disk=server.disk,
         )

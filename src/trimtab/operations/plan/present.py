@@ -110,11 +110,11 @@ async def take_present(plan: NetworkPlan, sample_s: float, gone: Sequence[str] =
 
     async def ask(entry: BrokerEntry) -> tuple[BrokerStatus, Snapshot] | str:
         try:
-            snapshot = await ask_snapshot(entry.listen, sample_s)
-            return await ask_status(entry.listen), snapshot
+            snapshot = await ask_snapshot(entry.address, sample_s)
+            return await ask_status(entry.address), snapshot
         except (OSError, TimeoutError) as error:
             reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            return f"{entry.name} at {entry.listen}: {reason}"
+            return f"{entry.name} at {entry.address}: {reason}"
 
     answers = await asyncio.gather(*(ask(entry) for entry in plan.brokers))
     named = dict(zip([entry.name for entry in plan.brokers], answers, strict=True))
