@@ -168,7 +168,7 @@ def test_examples_are_right_and_can_be_written_again(path: Path) -> None:
             B1 + "[network]\ndisk_max_mb = -1\n",
             "net.toml:5: disk_max_mb: expected a whole number of megabytes, 0 for no",
         ),
-        (B1 + "[network]\ndisk_max_mb = 0.5\n", "net.toml:5: disk_max_mb: expected a whole number of megabytes"),
+        (B1 + "[network]\ndisk_max_mb = 0.5\n", "net.toml:5: disk_max_mb: expected a whole number, not a number"),
         (B1 + "[network]\ndisk_max_mb = 9\n", 'net.toml:5: disk_max_mb is for disk = "FOLDER", and there is none'),
         (
             B1 + '[network]\nacknowledges = "safe"\nslow_policy = "drop-oldest"\n[replication]\n',

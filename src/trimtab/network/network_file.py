@@ -7,13 +7,11 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar, cast, get_args
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import msgspec
 
-from trimtab.broker.config import Acknowledges, SlowPolicy
 from trimtab.broker.flow.rate_limits import RateLimitConfig
-from trimtab.broker.flow.uplink import Uplink
 from trimtab.network.failover.replication_settings import BROKER_NAME, ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.network_plan import (
@@ -54,29 +52,6 @@ _BROKER_KEYS: Final = (
     "wire_version_max",
 )
 _LINK_KEYS: Final = ("between", "via")
-_NETWORK_KEYS: Final = (
-    "covering",
-    "advertisement_covering",
-    "slow_policy",
-    "client_queue_max_count",
-    "client_lease_s",
-    "silent_after_s",
-    "answer_within_s",
-    "filters_per_client_max_count",
-    "clients_max_count",
-    "window_frames_count",
-    "enforce_capacities",
-    "uplink",
-    "meter_window_s",
-    "back_end",
-    "back_end_token_file",
-    "acknowledges",
-    "disk",
-    "state",
-    "stop_within_s",
-    "disk_max_mb",
-    "wire_version_max",
-)
 _STANDBY_KEYS: Final = ("listen",)
 _SECTIONS: Final = (
     "broker",
@@ -307,59 +282,27 @@ class _NetworkReader:
             self._refuse(self._line("link", index, "via"), f"via: {error}")
 
     def _options(self) -> NetworkOptions:
+        """The options of [network], each of them right in itself."""
         table = self._data.get("network", {})
-        if not isinstance(table, dict):
-            self._refuse(self._line("network"), "expected a section [network]")
-        self._check_keys("network", 0, table, _NETWORK_KEYS)
-        values: dict[str, Any] = {}
-        for key, value in table.items():
-            line = self._line("network", 0, key)
-            if key in ("covering", "advertisement_covering"):
-                if value not in ("on", "off"):
-                    self._refuse(line, f'{key}: expected "on" or "off"')
-                values[key] = value == "on"
-            elif key == "slow_policy":
-                if value not in get_args(SlowPolicy):
-                    self._refuse(line, f"slow_policy: expected one of {', '.join(get_args(SlowPolicy))}")
-                values[key] = value
-            elif key == "acknowledges":
-                if value not in get_args(Acknowledges):
-                    self._refuse(line, f"acknowledges: expected one of {', '.join(get_args(Acknowledges))}")
-                values[key] = value
-            elif key == "uplink":
-                if value not in get_args(Uplink):
-                    self._refuse(line, f"uplink: expected one of {', '.join(get_args(Uplink))}")
-                values[key] = value
-            elif key in ("disk", "state"):
-                values[key] = self._text("network", 0, table, key)
-            elif key == "disk_max_mb":
-                if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                    self._refuse(line, "disk_max_mb: expected a whole number of megabytes, 0 for no limit")
-                if value and not table.get("disk"):
-                    self._refuse(line, 'disk_max_mb is for disk = "FOLDER", and there is none')
-                values[key] = value
-            elif key == "enforce_capacities":
-                if not isinstance(value, bool):
-                    self._refuse(line, "enforce_capacities: expected true or false")
-                values[key] = value
-            elif key == "wire_version_max":
-                values[key] = self._wire_version("network", 0, table)
-            elif key == "back_end":
-                try:
-                    values[key] = checked_url(value) if value else ""
-                except ValueError as error:
-                    self._refuse(line, f"back_end: {error}")
-            elif key == "back_end_token_file":
-                if not isinstance(value, str):
-                    self._refuse(line, "back_end_token_file: expected the name of a file")
-                values[key] = value
-            elif key.endswith("_s"):
-                values[key] = self._positive("network", 0, table, key)
-            else:
-                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                    self._refuse(line, f"{key}: expected a whole number of at least 1")
-                values[key] = value
-        return NetworkOptions(**values)
+        switches: dict[str, bool] = {}
+        for key in ("covering", "advertisement_covering"):
+            if isinstance(table, dict) and key in table:
+                if table[key] not in ("on", "off"):
+                    self._refuse(self._line("network", 0, key), f'{key}: expected "on" or "off"')
+                switches[key] = table[key] == "on"
+        read = {**table, **switches} if isinstance(table, dict) else table
+        options = self._checked(lambda: read_settings(read, NetworkOptions, "network"))
+        for key in read:
+            if problem := _problem_with(key, getattr(options, key)):
+                self._refuse(self._line("network", 0, key), f"{key}: {problem}")
+        if options.disk_max_mb and not options.disk:
+            line = self._line("network", 0, "disk_max_mb")
+            self._refuse(line, 'disk_max_mb is for disk = "FOLDER", and there is none')
+        self._wire_version("network", 0, read)
+        try:
+            return msgspec.structs.replace(options, back_end=checked_url(options.back_end) if options.back_end else "")
+        except ValueError as error:
+            self._refuse(self._line("network", 0, "back_end"), f"back_end: {error}")
 
     def _settings(self, section: str, kind: type[Settings]) -> Settings:
         """The settings in a section."""
@@ -411,6 +354,21 @@ class _NetworkReader:
 
     def _refuse(self, line: int, reason: str) -> NoReturn:
         raise NetworkFileError(f"{self._file_name}:{line}: {reason}") from None
+
+
+def _problem_with(key: str, value: object) -> str:
+    """What is wrong with a number that is out of range, empty if nothing is.
+
+    >>> _problem_with("client_lease_s", 0.0), _problem_with("clients_max_count", 1)
+    ('expected a number above 0', '')
+    """
+    if isinstance(value, float) and not 0 < value < float("inf"):
+        return "expected a number above 0"
+    if isinstance(value, int) and key.endswith("_count") and value < 1:
+        return "expected a whole number of at least 1"
+    if isinstance(value, int) and value < 0:
+        return "expected a whole number of megabytes, 0 for no limit"
+    return ""
 
 
 def _way(links: Sequence[tuple[str, str]], start: str, goal: str) -> list[str]:
