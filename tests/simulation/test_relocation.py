@@ -154,7 +154,7 @@ def test_pop_tags_half_of_the_threshold_within_a_window() -> None:
     [
         ({"spread": "64"}, "spread 64 is not between 1 and 63"),
         ({"policy": "grape-load101"}, "no policy is called grape-load101"),
-        ({"workload": "spread"}, "workload: expected one of random, clustered"),
+        ({"workload": "spread"}, "workload: expected one of clustered, random"),
         ({"duration_s": "60"}, "leaves no time"),
         ({"speed": "1"}, "speed: there is no such key"),
     ],

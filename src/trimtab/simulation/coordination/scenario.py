@@ -27,7 +27,7 @@ from trimtab.policies.multistage.config import (
 )
 from trimtab.policies.registry import PolicyChoice, policy_section
 from trimtab.policies.settings import SettingsError, read_settings
-from trimtab.simulation.scenarios.documents import Document
+from trimtab.simulation.scenarios.documents import Document, check_ranges
 from trimtab.simulation.workloads.city import WalkConfig
 
 _TABLE: Final = "multistage"
@@ -94,7 +94,8 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """Moves under way at the same time."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        check_ranges(
+            self,
             ("duration_s", 1.0, 1e7),
             ("brokers_count", 1, 1_000),
             ("subscribers_count", 1, 1_000_000),
@@ -105,10 +106,7 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             ("rate_deviation", 0.0, 10.0),
             ("rate_memory_s", 1.0, 1e9),
             ("record_every_s", 0.1, 1e6),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        )
         if self.record_every_s > self.duration_s:
             raise ValueError(f"record_every_s {self.record_every_s} is longer than the run")
         for name in ("join_s", "move_s"):

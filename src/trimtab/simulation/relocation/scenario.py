@@ -23,6 +23,7 @@ import msgspec
 
 from trimtab.policies.registry import PolicyChoice
 from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.simulation.scenarios.documents import check_ranges
 from trimtab.simulation.workloads.rated import Distribution
 
 BASELINE: Final = "none"
@@ -98,7 +99,8 @@ class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Virtual time between two readings of the load."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        check_ranges(
+            self,
             ("spread", 1, self.brokers_count),
             ("threshold", 1, 10_000),
             ("brokers_count", 1, 10_000),
@@ -113,10 +115,7 @@ class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             ("join_s", 1.0, 1e6),
             ("measure_s", 1.0, 1e6),
             ("record_every_s", 0.1, 1e6),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        )
         if self.duration_s < self.publish_from_s + self.measure_s:
             raise ValueError(f"duration_s {self.duration_s} leaves no time to publish and to measure")
 

@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from trimtab.broker.replication.config import Assisting, Protocol
+from trimtab.simulation.scenarios.documents import check_ranges
 
 
 class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +75,8 @@ class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Of all links."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        check_ranges(
+            self,
             ("subscriptions_count", 1, 1_000_000),
             ("subscriptions_per_neighbour_count", 0, 1_000_000),
             ("pending_count", 1, 1_000_000),
@@ -84,10 +86,7 @@ class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             ("congestion", 0.001, 1_000.0),
             ("bandwidth_mbps", 0.001, 1e9),
             ("latency_s", 0.0, 60.0),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        )
         if self.cpu_mhz is not None and self.cpu_mhz <= 0:
             raise ValueError(f"cpu_mhz {self.cpu_mhz} is not positive")
         if self.failure == "permanent" and self.assisting != "never":

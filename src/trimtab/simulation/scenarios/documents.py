@@ -63,6 +63,14 @@ class Document:
             raise self.error(*wrong_value(error, kind)) from None
 
 
+def check_ranges(scenario: msgspec.Struct, *ranges: tuple[str, float, float]) -> None:
+    """Raise a ValueError if a key is not between its least and its largest value."""
+    for name, least, most in ranges:
+        value = getattr(scenario, name)
+        if not least <= value <= most:
+            raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+
+
 def bundled_texts(package: str, folder: str) -> dict[str, str]:
     """The texts in a folder of a package by name, in the order of the names.
 
