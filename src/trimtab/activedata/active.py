@@ -42,6 +42,7 @@ from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings, is_local
 from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
+from trimtab.activedata.execution.waits import WaitQueries, Waits, compile_waits
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState, compile_whole, is_whole
 from trimtab.activedata.execution.worker_probe import probe_workers
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
@@ -279,6 +280,8 @@ class ActiveData:
             raise StatementError(text, start, f"there is a channel {each.name!r} already")
         try:
             query = self._compiled(each.body, each.parameters, repetitive=each.repetitive)
+            if each.wait_s is not None:
+                self._waits_of(each.body, each.parameters, each.wait_for)
             columns = self.views.asked(lambda: self._checked(each, query))
         except StatementError as error:
             raise StatementError(text, each.body_start + error.position, error.reason) from None
@@ -297,7 +300,7 @@ class ActiveData:
                 position=driver.last_sequence if driver is not None and isinstance(query, ChannelQuery) else 0,
             )
         )
-        options = ChannelOptions(repetitive=each.repetitive, push=each.push)
+        options = ChannelOptions(each.repetitive, each.push, each.wait_s, each.wait_for)
         if options != ChannelOptions():
             self.catalog.set_note(OPTIONS_NOTE, entry.id, msgspec.json.encode(options).decode())
         if isinstance(query, WholeQuery):
@@ -340,8 +343,18 @@ class ActiveData:
             options=options,
             state=self.engine.executions.state_of(entry.id, new_in) if isinstance(query, WholeQuery) else None,
         )
+        if options.wait_s is not None:
+            queries = self._waits_of(entry.body, entry.parameters, options.wait_for)
+            channel.waits = Waits(entry.id, queries, options.wait_s, self.catalog, self.results_store)
         self.engine.add(channel)
         return channel
+
+    def _waits_of(self, body: str, parameters: tuple[Field, ...], alias: str) -> WaitQueries:
+        if is_whole(body, repetitive=False):
+            raise StatementError(
+                body, 0, "a body that runs as a whole cannot wait: its new records are of several datasets"
+            )
+        return compile_waits(body, parameters, self._known_datasets(), alias)
 
     def _known_datasets(self) -> dict[str, Dataset]:
         """What queries must know of the datasets, by name in lower case."""

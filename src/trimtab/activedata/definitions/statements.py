@@ -125,6 +125,8 @@ class CreateChannel(msgspec.Struct, frozen=True):
     if_not_exists: bool = False
     repetitive: bool = False
     push: bool = False
+    wait_s: float | None = None
+    wait_for: str = ""
 
 
 class CreateBroker(msgspec.Struct, frozen=True):
@@ -462,7 +464,8 @@ def _channel(reader: TokenReader) -> CreateChannel:
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
     name = _own_name(reader, "the channel's name").text
     parameters = _fields(reader, "parameter", may_be_optional=False)
-    period_s = retain_s = None
+    period_s = retain_s = wait_s = None
+    wait_for = ""
     while True:
         if reader.at("PERIOD"):
             period = reader.take()
@@ -473,6 +476,14 @@ def _channel(reader: TokenReader) -> CreateChannel:
                 raise reader.refuse(period, f"a period is at least {PERIOD_MIN_S:g} seconds, not {period_s:g}")
         elif reader.skip("RETAIN"):
             retain_s = read_duration_s(reader)
+        elif reader.at("WAIT"):
+            wait = reader.take()
+            if repetitive:
+                raise reader.refuse(wait, "a repetitive channel runs its whole body again; nothing waits")
+            reader.need("UP", "TO")
+            wait_s = read_duration_s(reader)
+            reader.need("FOR")
+            wait_for = reader.need_name("the name of a dataset of the FROM").text
         else:
             break
     if not continuous and period_s is None:
@@ -481,7 +492,9 @@ def _channel(reader: TokenReader) -> CreateChannel:
     if not reader.at("SELECT") and not reader.at("WITH"):
         raise reader.expected("SELECT")
     body, body_start = _rest(reader)
-    return CreateChannel(name, parameters, period_s, retain_s, body, body_start, if_not_exists, repetitive, push)
+    return CreateChannel(
+        name, parameters, period_s, retain_s, body, body_start, if_not_exists, repetitive, push, wait_s, wait_for
+    )
 
 
 def _subscribe(reader: TokenReader) -> Subscribe:

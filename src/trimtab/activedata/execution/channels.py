@@ -9,6 +9,7 @@ import msgspec
 from trimtab.activedata.execution.batch_sizes import BatchSize
 from trimtab.activedata.execution.channel_queries import ChannelQuery
 from trimtab.activedata.execution.spark_views import SubscriptionTable
+from trimtab.activedata.execution.waits import Waits
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
 
@@ -39,10 +40,12 @@ class ChannelMeters(msgspec.Struct):
 
 
 class ChannelOptions(msgspec.Struct, frozen=True):
-    """How a channel was defined beyond its body: whether it runs all of it, and whether its results are pushed."""
+    """How a channel was defined beyond its body: whether it runs all of it, pushes its results, or waits for rows."""
 
     repetitive: bool = False
     push: bool = False
+    wait_s: float | None = None
+    wait_for: str = ""
 
 
 class RunningChannel:
@@ -64,6 +67,8 @@ class RunningChannel:
         self.state = state or WholeState()
         """How far a channel is that runs its whole body."""
         self.subscriptions = table
+        self.waits: Waits | None = None
+        """Records that wait for a row of another dataset, if the channel lets them."""
         self.position = entry.position
         self.meters = ChannelMeters()
         self.size = BatchSize()
@@ -92,9 +97,9 @@ class RunningChannel:
         assert isinstance(self.query, ChannelQuery)
         return self.query
 
-    def payload_sql(self) -> str:
+    def payload_sql(self, columns: tuple[str, ...] | None = None) -> str:
         """The expression that makes a notification's fields one JSON text."""
-        fields = ", ".join(f"q.`{name}`" for name in self.entry.columns)
+        fields = ", ".join(f"q.`{name}`" for name in columns or self.entry.columns)
         return f"to_json(struct({fields}), map('ignoreNullFields', 'false'))"
 
     def took(self, seconds: float, *, alone: bool, planned: bool) -> None:
