@@ -120,7 +120,7 @@ class FastHead:
         self._host = host
         self._config = config
         self._rng = rng
-        self._window = PublicationWindow(now_s)
+        self._window = PublicationWindow(now_s, recent_s=host.meter_window_s())
         self._phase = _Phase.IDLE
         self._session = ""
         self._life = life_of(now_s)
@@ -135,6 +135,8 @@ class FastHead:
         self._moved_before: dict[str, None] = {}
         self._index = Index.INPUT
         self._hits_count = 0
+        self._is_unsure = False
+        """Whether the last plan left out clients of whom this head had not seen enough."""
         self._every_s = detection_interval_s(host.meter_window_s())
         self._wait_s = self._every_s
         self._not_before_s = now_s
@@ -266,7 +268,8 @@ class FastHead:
         members = self._members(now_s)
         plan = plan_cluster(members, self._config)
         if isinstance(plan, NoAction):
-            self._wait_s = min(2 * self._wait_s, WAIT_MAX_FACTOR * self._every_s)
+            factor = 1 if self._is_unsure else 2
+            self._wait_s = min(factor * self._wait_s, WAIT_MAX_FACTOR * self._every_s)
             return self._end(now_s)
         self._wait_s = self._every_s
         orders: dict[str, list[tuple[str, str]]] = {}
@@ -297,13 +300,15 @@ class FastHead:
         known = [resources for resources in measured.values() if resources.matching_delay_s > 0]
         slowest = max(known, key=_slope_s, default=None)
         members: list[Member] = []
+        self._is_unsure = False
         for name, resources in measured.items():
             sample = samples[name]
             room_count = None
             if resources.matching_delay_s <= 0 and resources.matching_delay_slope_s is None and slowest is not None:
                 resources, room_count = with_matching_delay_like(resources, slowest), PROBE_CLIENTS_COUNT
             settled = settled_resources(resources, sample)
-            if settled is None:  # its clients receive what does not come this way
+            if settled is None:  # its clients receive what does not come this way, or rates have just changed
+                self._is_unsure = self._is_unsure or bool(sample.clients)
                 received = 0
                 for client in sample.clients:
                     received |= client.bits
