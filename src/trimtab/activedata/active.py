@@ -30,6 +30,7 @@ from trimtab.activedata.definitions.statements import (
     Query,
     Subscribe,
     SwitchFeed,
+    SwitchSubscription,
     Unsubscribe,
     parse_statements,
 )
@@ -73,6 +74,8 @@ RETAIN_S: Final = 86_400.0
 
 OPTIONS_NOTE: Final = "CHANNEL OPTIONS"
 """In the catalog: how a channel was defined beyond its body."""
+PAUSED: Final = "paused"
+"""The reason for which a subscription is suspended that a user has paused."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -218,6 +221,9 @@ class ActiveData:
             case Unsubscribe(subscription=number, broker=broker):
                 self.unsubscribe(number, broker)
                 return Answer(f"subscription {number} ended")
+            case SwitchSubscription(subscription=number, running=running):
+                (self.resume if running else self.pause)(number)
+                return Answer(f"subscription {number} {'resumed' if running else 'paused'}")
             case Drop() as each:
                 return self._drop(each, text, placed.start)
             case Put() | Update() | Delete() | Copy() | AlterDataset() as change:
@@ -427,20 +433,24 @@ class ActiveData:
         return self.queries.frame(query)
 
     def _subscriptions_table(self) -> pa.Table:
-        """All subscriptions as queries see them."""
+        """All subscriptions as queries see them; `state` tells why one that gets no results gets none."""
         import pyarrow as pa
 
         names = {each.id: each.name for each in self.catalog.channels()}
-        schema = pa.schema([("id", pa.int64()), ("channel", pa.string()), ("arguments", pa.string())])
-        rows = [
-            {
-                "id": each.id,
-                "channel": names.get(each.channel),
-                "arguments": msgspec.json.encode(each.arguments).decode(),
-            }
-            for each in self.catalog.subscriptions()
-        ]
-        return pa.Table.from_pylist(rows, schema)
+        brokers = self.catalog.brokers_of_subscriptions()
+        suspended = self.catalog.suspended()
+        found = self.catalog.subscriptions()
+        newest = self.results_store.newest([each.id for each in found], 0)
+        columns = {
+            "id": pa.array([each.id for each in found], pa.int64()),
+            "channel": pa.array([names.get(each.channel) for each in found], pa.string()),
+            "arguments": pa.array([msgspec.json.encode(each.arguments).decode() for each in found], pa.string()),
+            "brokers": pa.array([", ".join(brokers.get(each.id, [])) for each in found], pa.string()),
+            "since": pa.array([each.since for each in found], pa.int64()),
+            "last_position": pa.array([newest.get(each.id) for each in found], pa.int64()),
+            "state": pa.array([suspended.get(each.id, "active") for each in found], pa.string()),
+        }
+        return pa.table(columns)
 
     # Feeds
 
@@ -529,11 +539,18 @@ class ActiveData:
         pushed = {each.entry.id for each in self.engine.channels.values() if each.options.push}
         return bool(pushed) and all(self.catalog.subscription(each).channel in pushed for each in subscriptions)
 
-    def resume(self, subscription: int) -> None:
-        """Let a suspended subscription get results again, for records from now on."""
+    def pause(self, subscription: int) -> None:
+        """Give a subscription no results until it is resumed, for records that come meanwhile never."""
         entry = self.catalog.subscription(subscription)
         if subscription not in self.catalog.suspended():
-            raise NotFoundError(f"subscription {subscription} is not suspended")
+            running = next(each for each in self.engine.channels.values() if each.entry.id == entry.channel)
+            self._suspend(running, subscription, PAUSED)
+
+    def resume(self, subscription: int) -> None:
+        """Let a paused or suspended subscription get results again, for records from now on."""
+        entry = self.catalog.subscription(subscription)
+        if subscription not in self.catalog.suspended():
+            raise NotFoundError(f"subscription {subscription} is neither paused nor suspended")
         running = next(each for each in self.engine.channels.values() if each.entry.id == entry.channel)
         dataset = self.datasets.get(running.query.driver.lower())
         with nullcontext() if dataset is None else dataset.lock:

@@ -158,6 +158,13 @@ class Unsubscribe(msgspec.Struct, frozen=True):
     broker: str | None = None
 
 
+class SwitchSubscription(msgspec.Struct, frozen=True):
+    """`PAUSE SUBSCRIPTION id` or `RESUME SUBSCRIPTION id`: no results for records until it is resumed."""
+
+    subscription: int
+    running: bool
+
+
 class Drop(msgspec.Struct, frozen=True):
     """`DROP DATASET | FEED | CHANNEL | BROKER [IF EXISTS] name [CASCADE]`; only a broker's drop may cascade."""
 
@@ -181,6 +188,7 @@ Statement: TypeAlias = (
     | CreateBroker
     | Subscribe
     | Unsubscribe
+    | SwitchSubscription
     | Drop
     | DataStatement
     | CreateFunction
@@ -231,15 +239,17 @@ def _statement(reader: TokenReader) -> Statement:
             return _subscribe(reader)
         case "UNSUBSCRIBE":
             reader.take()
-            number = reader.take()
-            if number.kind != "number" or not number.text.isdigit():
-                raise reader.expected("the number of a subscription", number)
+            number = _subscription(reader)
             broker = reader.need_name("the broker's name").text if reader.skip("ON") else None
-            return Unsubscribe(int(number.text), broker)
+            return Unsubscribe(number, broker)
         case "EXECUTE":
             reader.take()
             procedure, positional, named = _call(reader)
             return Execute(procedure.text, positional, named, procedure.start)
+        case "PAUSE" | "RESUME":
+            reader.take()
+            reader.need("SUBSCRIPTION")
+            return SwitchSubscription(_subscription(reader), token.upper == "RESUME")
         case "DROP":
             return _drop(reader)
         case "INSERT" | "UPSERT":
@@ -255,8 +265,16 @@ def _statement(reader: TokenReader) -> Statement:
         case "SELECT" | "WITH" | "EXPLAIN":
             return Query(_rest(reader)[0])
     raise reader.expected(
-        "CREATE, ALTER, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, INSERT, UPSERT, UPDATE, DELETE, COPY or SELECT"
+        "CREATE, ALTER, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, PAUSE, RESUME, INSERT, UPSERT, UPDATE, DELETE, "
+        "COPY or SELECT"
     )
+
+
+def _subscription(reader: TokenReader) -> int:
+    number = reader.take()
+    if number.kind != "number" or not number.text.isdigit():
+        raise reader.expected("the number of a subscription", number)
+    return int(number.text)
 
 
 def _rest(reader: TokenReader) -> tuple[str, int]:
