@@ -26,6 +26,7 @@ from trimtab.activedata.definitions.statements import (
     CreateFeed,
     DirectorySource,
     Drop,
+    InferDataset,
     Placed,
     Query,
     Subscribe,
@@ -39,6 +40,8 @@ from trimtab.activedata.execution.channel_queries import ChannelQuery, Dataset, 
 from trimtab.activedata.execution.channels import ChannelOptions, RunningChannel
 from trimtab.activedata.execution.engine import Engine
 from trimtab.activedata.execution.executions import STATE_NOTE, Execution
+from trimtab.activedata.execution.executions import Execution
+from trimtab.activedata.execution.inference import inferred_fields
 from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings, is_local
@@ -63,7 +66,7 @@ from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter
 from trimtab.activedata.storage.maintenance import Maintenance
 from trimtab.activedata.storage.results import Result
-from trimtab.activedata.storage.stored_data import StoredData
+from trimtab.activedata.storage.stored_data import StoredData, storage_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +104,7 @@ class ActiveData:
         limits: QueryLimits | None = None,
         functions: PythonFunctions | None = None,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = storage_folder(directory)
         self._stored = StoredData(self.directory)
         self.catalog = self._stored.catalog
         self.results_store = self._stored.results
@@ -207,6 +210,8 @@ class ActiveData:
         match placed.statement:
             case CreateDataset() as each:
                 return self._create_dataset(each, text, placed.start)
+            case InferDataset() as each:
+                return self._infer_dataset(each, text, placed.start)
             case CreateFeed() as each:
                 return self._create_feed(each, text)
             case SwitchFeed(name=name, running=running):
@@ -264,6 +269,21 @@ class ActiveData:
         )
         self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.keys, each.active, options))
         return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
+
+    def _infer_dataset(self, each: InferDataset, text: str, start: int) -> Answer:
+        """Make a dataset with the fields that Spark finds in files, which are not loaded by this."""
+        if each.name.lower() in self.datasets and each.if_not_exists:
+            return Answer(f"dataset {each.name} exists")
+        self.queries.limits.check_path(each.path)
+        found = self.views.asked(lambda: inferred_fields(self.views.session, each.path, each.format))
+        defined = each.defined(found)
+        try:
+            (placed,) = parse_statements(defined)
+        except StatementError as error:
+            raise StatementError(text, start, f"{error.reason}; found was: {defined}") from None
+        assert isinstance(placed.statement, CreateDataset)
+        answer = self._create_dataset(placed.statement, text, start)
+        return msgspec.structs.replace(answer, rows=[{"field": name, "type": type_} for name, type_ in found.items()])
 
     def _create_feed(self, each: CreateFeed, text: str) -> Answer:
         if each.name.lower() in (feed.name.lower() for feed in self.catalog.feeds()):

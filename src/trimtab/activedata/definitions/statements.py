@@ -6,6 +6,7 @@ told with its position. The body of a channel and plain queries are Spark's own 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,6 +15,7 @@ from trimtab.activedata.definitions.data_statements import (
     FORMATS,
     DataStatement,
     Put,
+    format_of,
     read_alter,
     read_copy,
     read_delete,
@@ -58,6 +60,32 @@ class CreateDataset(msgspec.Struct, frozen=True):
     retain_s: float | None = None
     retain_by: str | None = None
     evolving: bool = False
+
+
+class InferDataset(msgspec.Struct, frozen=True):
+    """`CREATE [ACTIVE] DATASET name FROM 'path' [FORMAT f] KEY ...`: Spark says which fields the files have.
+
+    `clauses` is what follows, as text; fields that are no key are OPTIONAL.
+    """
+
+    name: str
+    path: str
+    format: str
+    clauses: str
+    active: bool
+    if_not_exists: bool = False
+    position: int = 0
+
+    def defined(self, fields: Mapping[str, str]) -> str:
+        """The statement with its fields, by their names and types.
+
+        >>> InferDataset("T", "x.csv", "CSV", "KEY id", False).defined({"id": "INT", "n": "STRING"})
+        'CREATE DATASET T (`id` INT, `n` STRING OPTIONAL) KEY id'
+        """
+        words = {token.text.strip("`") for token in TokenReader(self.clauses).tokens if token.kind != "mark"}
+        said = [f"`{name}` {type_}{'' if name in words else ' OPTIONAL'}" for name, type_ in fields.items()]
+        kind = "ACTIVE DATASET" if self.active else "DATASET"
+        return f"CREATE {kind} {self.name} ({', '.join(said)}) {self.clauses}".rstrip()
 
 
 class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
@@ -182,6 +210,7 @@ class Query(msgspec.Struct, frozen=True):
 
 Statement: TypeAlias = (
     CreateDataset
+    | InferDataset
     | CreateFeed
     | SwitchFeed
     | CreateChannel
@@ -326,9 +355,16 @@ def _own_name(reader: TokenReader, what: str) -> Token:
     return token
 
 
-def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
+def _dataset(reader: TokenReader, active: bool) -> CreateDataset | InferDataset:
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
     name = _own_name(reader, "the dataset's name").text
+    if reader.skip("FROM"):
+        at = reader.next
+        path = reader.need_string("the path of files")
+        file_format = _format(reader) or format_of(path)
+        if not file_format:
+            raise reader.refuse(at, "the format cannot be known from the path; say FORMAT JSON, CSV or PARQUET")
+        return InferDataset(name, path, file_format, _rest(reader)[0], active, if_not_exists, at.start)
     fields = _fields(reader, "field", may_be_optional=True)
     if not fields:
         raise reader.refuse(reader.next, "a dataset needs at least one field")
