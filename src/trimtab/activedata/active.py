@@ -40,7 +40,6 @@ from trimtab.activedata.execution.channel_queries import ChannelQuery, Dataset, 
 from trimtab.activedata.execution.channels import ChannelOptions, RunningChannel
 from trimtab.activedata.execution.engine import Engine
 from trimtab.activedata.execution.executions import STATE_NOTE, Execution
-from trimtab.activedata.execution.executions import Execution
 from trimtab.activedata.execution.inference import inferred_fields
 from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
