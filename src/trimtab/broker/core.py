@@ -45,9 +45,7 @@ from trimtab.broker.sessions import Sessions
 from trimtab.broker.stages import Stage
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import objection_of
-from trimtab.policies.api import (
-    Agent,
-)
+from trimtab.policies.api import Agent
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import (
     BackEndEvent,
@@ -368,6 +366,10 @@ class Broker:
     def change_agents(self, agents: Sequence[Agent], now_s: float) -> None:
         """Let these agents work here from the next event on, and no others."""
         self.agents = self.agents.succeeded_by(agents, now_s)
+
+    def watched_by(self, observer: BrokerObserver) -> None:
+        """Tell somebody from here on what becomes of publications and clients."""
+        self.observer = observer
 
     def retire_agents(self) -> None:
         """Let the agents do nothing more, for the end of an experiment."""
