@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from tests.activedata.test_channels import FEED, REPORTS, report
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.definitions.aggregates import AGGREGATES
+from trimtab.activedata.execution.result_tasks import TaskLimits
 
 USERS = "CREATE DATASET Users (user STRING, district STRING, age INT) KEY user;"
 
@@ -162,6 +163,21 @@ def test_a_subscription_that_a_whole_body_fails_with_is_suspended(active: Active
     bad, good = (active.subscribe("Shares", "B1", d=d) for d in (0, 2))
     assert wait_for(active, good, 2)[1] == {"user": "a", "share": 15.0}
     assert list(active.suspended()) == [bad]
+
+
+def test_a_whole_body_that_gives_too_much_is_executed_for_parts_of_the_subscriptions(
+    active: ActiveData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimtab.activedata.execution.executions.TASK_LIMITS", TaskLimits(rows_max_count=8))
+    active.run("CREATE BROKER B1 AT 'here';" + USERS)
+    active.run("UPSERT INTO Users VALUES " + ", ".join(f"('u{n}', 'north', {n})" for n in range(5)))
+    active.run("CREATE REPETITIVE CHANNEL All(d STRING) PERIOD 1 SECONDS AS SELECT u.user FROM Users u WHERE :d <> ''")
+    some = [active.subscribe("All", "B1", d=f"d{n}") for n in range(4)]
+    for each in some:
+        assert sorted(row["user"] for row in wait_for(active, each, 5)[:5]) == [f"u{n}" for n in range(5)]
+    first = active.executions()[0]
+    assert (first.path, first.results_count) == ("tasks", 20)
+    assert active.suspended() == {}
 
 
 @pytest.mark.parametrize(

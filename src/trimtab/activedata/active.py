@@ -39,13 +39,14 @@ from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementE
 from trimtab.activedata.execution.channel_queries import ChannelQuery, Dataset, compile_channel
 from trimtab.activedata.execution.channels import ChannelOptions, RunningChannel
 from trimtab.activedata.execution.engine import Engine
-from trimtab.activedata.execution.executions import STATE_NOTE, Execution
+from trimtab.activedata.execution.executions import Execution
 from trimtab.activedata.execution.inference import inferred_fields
 from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings, is_local
 from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
 from trimtab.activedata.execution.waits import WaitQueries, Waits, compile_waits
+from trimtab.activedata.execution.whole_executions import STATE_NOTE
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState, compile_whole, is_whole
 from trimtab.activedata.execution.worker_probe import probe_workers
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
@@ -366,7 +367,7 @@ class ActiveData:
             table,
             time.monotonic(),
             options=options,
-            state=self.engine.executions.state_of(entry.id, new_in) if isinstance(query, WholeQuery) else None,
+            state=self.engine.whole.state_of(entry.id, new_in) if isinstance(query, WholeQuery) else None,
         )
         if options.wait_s is not None:
             queries = self._waits_of(entry.body, entry.parameters, options.wait_for)

@@ -26,6 +26,8 @@ from trimtab.activedata.execution.failures import Failures
 from trimtab.activedata.execution.lanes import Lane
 from trimtab.activedata.execution.spark_errors import is_spark_gone
 from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.execution.waiting_executions import WaitingExecutions
+from trimtab.activedata.execution.whole_executions import WholeExecutions
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.results import Results
@@ -67,7 +69,9 @@ class Engine:
         self._datasets = datasets
         self._results = results
         self.executions = Executions(catalog, views, datasets, results)
-        self._failures = Failures(self.executions, dead_letter, suspend)
+        self.whole = WholeExecutions(self.executions, catalog)
+        self._waiting = WaitingExecutions(self.executions)
+        self._failures = Failures(self.executions, self.whole, dead_letter, suspend)
         self.channels: dict[str, RunningChannel] = {}
         self._news = threading.Condition()
         self._is_stopping = False
@@ -191,19 +195,25 @@ class Engine:
     def _apart_due(self, now_s: float) -> tuple[list[RunningChannel], float | None]:
         """The next channel that runs apart, in turn; only one at a time lets tasks write its results."""
         times: list[tuple[float, RunningChannel]] = []
+        later_s: list[float] = []
         are_tasks_taken = any(channel.has_tasks for channel in self.channels.values())
         for channel in self.channels.values():
             if channel.busy or not self._runs_apart(channel):
                 continue
             if are_tasks_taken and self.executions.takes_tasks(channel, self._next_count(channel)):
                 continue
+            at_s = max(channel.due_s if channel.entry.period_s else 0.0, channel.retry_after_s)
             if self.waiting_count(channel) > 0:
-                times.append((max(channel.due_s if channel.entry.period_s else 0.0, channel.retry_after_s), channel))
-            elif channel.entry.period_s is not None and channel.due_s <= now_s:
-                next_period(channel, now_s)
+                times.append((at_s, channel))
+            elif channel.entry.period_s is not None:
+                if channel.due_s <= now_s:
+                    next_period(channel, now_s)
+                later_s.append(channel.due_s)
+            elif channel.waits is not None and (waited_s := channel.waits.next_s()) is not None:
+                later_s.append(now_s + max(0.05, waited_s - time.time()))
         ready = sorted(((each.entry.id, each) for at_s, each in times if at_s <= now_s), key=lambda pair: pair[0])
         if not ready:
-            return [], min((at_s for at_s, _ in times), default=None)
+            return [], min([*(at_s for at_s, _ in times), *later_s], default=None)
         after = [each for number, each in ready if number > self._last_apart]
         chosen = after[0] if after else ready[0][1]
         self._last_apart = chosen.entry.id
@@ -267,10 +277,10 @@ class Engine:
         to = channel.position
         try:
             if self._is_again_due(channel):
-                self.executions.run_again(channel, lane)
+                self._waiting.run_again(channel, lane)
             to += min(dataset.last_sequence - to, WAITING_RECORDS_COUNT, self._next_count(channel))
             if to > channel.position:
-                self.executions.run_waiting(channel, dataset.records(channel.position, to), to, lane)
+                self._waiting.run(channel, dataset.records(channel.position, to), to, lane)
         except Exception as error:
             if channel.is_apart and to > channel.position:
                 self._failures.handle(channel, dataset, to, error, lane=lane)
@@ -280,9 +290,9 @@ class Engine:
 
     def _execute_whole(self, channel: RunningChannel, lane: Lane) -> None:
         started_s = time.monotonic()
-        now = self.executions.next_state(channel)
+        now = self.whole.next_state(channel)
         try:
-            self.executions.run_whole(channel, now, lane)
+            self.whole.run(channel, now, lane)
         except Exception as error:
             self._failures.handle_whole(channel, now, error, lane)
             return

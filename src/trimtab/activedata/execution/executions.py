@@ -21,14 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from trimtab.activedata.errors import StorageError
-from trimtab.activedata.execution.channel_queries import ChannelQuery
 from trimtab.activedata.execution.channels import RunningChannel
 from trimtab.activedata.execution.lanes import Lane
 from trimtab.activedata.execution.query_plans import KEPT_SUBSCRIPTIONS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
 from trimtab.activedata.execution.result_tasks import POSITIONS_PER_TASK, TaskLimits, Written, write_results
 from trimtab.activedata.execution.spark_views import SparkViews
-from trimtab.activedata.execution.waits import FOUND_COLUMN
-from trimtab.activedata.execution.whole_queries import WholeState
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.results import Results
@@ -40,9 +37,6 @@ if TYPE_CHECKING:
 KEPT_PLAN: Final = "kept plan"
 PLANNED: Final = "planned"
 TASKS: Final = "tasks"
-
-STATE_NOTE: Final = "CHANNEL STATE"
-"""In the catalog: how far a channel is that runs its whole body, if its last executions gave no results."""
 
 TASKS_FROM_RESULTS_COUNT: Final = 50_000
 """From so many expected results on, tasks write them."""
@@ -73,7 +67,7 @@ class Execution(msgspec.Struct, frozen=True):
     """How Spark did it, where it was planned for this execution."""
 
 
-class _Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True):
     """What an execution of channels came to."""
 
     to: int
@@ -103,7 +97,7 @@ class Executions:
         self.results = results
         self.prepared = PreparedQueries(views, views.work_dir / "new")
         self.done: deque[Execution] = deque(maxlen=EXECUTIONS_KEPT_COUNT)
-        self._tasks_lock = threading.Lock()
+        self.tasks_lock = threading.Lock()
         """Held from when positions are set aside for tasks until they are committed: commits keep that order."""
 
     def takes_tasks(self, channel: RunningChannel, records_count: int) -> bool:
@@ -112,7 +106,7 @@ class Executions:
         if channel.waits is not None:
             return False
         if channel.whole is not None and channel.size.results_per_record is None:
-            return False
+            return True  # nobody knows how many rows a whole body gives
         if records_count > RECORDS_MAX_COUNT:
             return True
         return channel.size.expected_count(records_count, count) > TASKS_FROM_RESULTS_COUNT
@@ -184,80 +178,6 @@ class Executions:
             )
         return " UNION ALL ".join(parts)
 
-    # Whole bodies
-
-    def run_whole(self, channel: RunningChannel, now: WholeState, lane: Lane, rows: pa.Table | None = None) -> None:
-        """Execute the whole body of a channel and commit what it gives, or `rows` if that is known."""
-        started_s = time.monotonic()
-        if rows is None and self.takes_tasks(channel, 1):
-            self._run_whole_by_tasks(channel, now, lane, started_s)
-            return
-        plan = ""
-        if rows is None:
-            with lane.working(self.views):
-                frame = self.query_whole(channel, now)
-                rows, plan = frame.toArrow(), plan_text(frame)
-        rows = without_ended(rows, channel.subscriptions.ended)
-        self.results.commit(rows, {channel.entry.id: now.execution}, whole_marks(channel, now))
-        outcome = _Outcome(now.execution, 1, PLANNED, started_s, plan)
-        self._came_whole(channel, now, outcome, rows.num_rows, rows["payload"].nbytes)
-
-    def _run_whole_by_tasks(self, channel: RunningChannel, now: WholeState, lane: Lane, started_s: float) -> None:
-        with self._tasks_lock, self._strays_removed(now.executed_us), lane.working(self.views):
-            first = self.results.last_position + POSITIONS_AHEAD
-            slots_count = max(1, self.views.slots_count() - 1)
-            frame = self.query_whole(channel, now).repartition(slots_count, "subscription")
-            folder = str(self.results.store.path.absolute())
-            written = write_results(frame, folder, first, now.executed_us, TASK_LIMITS)
-            if self.results.last_position >= first:
-                raise StorageError("other channels had more results meanwhile than positions were left for them")
-            last = first + POSITIONS_PER_TASK * slots_count
-            self.results.commit_files(written, last, {channel.entry.id: now.execution}, whole_marks(channel, now))
-        outcome = _Outcome(now.execution, 1, TASKS, started_s, plan_text(frame))
-        self._came_whole(channel, now, outcome, written.results_count, written.results_bytes)
-
-    def _came_whole(
-        self, channel: RunningChannel, now: WholeState, outcome: _Outcome, results_count: int, results_bytes: int
-    ) -> None:
-        if not results_count:  # else the commit of the results says it
-            self._catalog.set_note(STATE_NOTE, channel.entry.id, msgspec.json.encode(now).decode())
-        channel.state = now
-        self._came_through(channel, outcome, results_count, results_bytes)
-        self._note([channel], outcome, results_count)
-
-    def next_state(self, channel: RunningChannel) -> WholeState:
-        """What the next execution of a whole body sees: records up to here, at this moment."""
-        new_in = channel.whole.new_in if channel.whole is not None else ()
-        positions = {name: self.datasets[name].last_sequence for name in new_in}
-        return WholeState(channel.state.execution + 1, int(time.time() * 1e6), positions)
-
-    def state_of(self, channel_id: int, new_in: tuple[str, ...]) -> WholeState:
-        """How far a channel was when the process ended: as its results say, or the catalog if there were none since."""
-        noted = self._catalog.note(STATE_NOTE, channel_id)
-        state = WholeState() if noted is None else msgspec.json.decode(noted, type=WholeState)
-        execution = self.results.channel_position(channel_id)
-        if execution <= state.execution:
-            return state
-        mark = self.results.store.mark
-        positions = {name: mark(f"channel-{channel_id}-{name}") or 0 for name in new_in}
-        return WholeState(execution, mark(f"channel-{channel_id}-us") or 0, positions)
-
-    def query_whole(self, channel: RunningChannel, now: WholeState, part: Part | None = None) -> DataFrame:
-        """The query of a channel that runs its whole body, as a DataFrame."""
-        assert channel.whole is not None
-        with self.views.lock:
-            for name in channel.whole.datasets:
-                dataset = self.datasets[name.lower()]
-                self.views.show_store(name, dataset.store, cached=not dataset.entry.active)
-            source, _ = channel.subscriptions.show(self.views, without_ended=True)
-            if part is not None:
-                source = f"(SELECT * FROM {source} WHERE `_subscription` BETWEEN {part[0]} AND {part[1]})"
-            inner = channel.whole.text(source, channel.state, now)
-            return self.views.session.sql(
-                f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
-                f"{channel.payload_sql()} AS payload FROM ({inner}) q"
-            )
-
     # Commits
 
     def commit(self, group: list[RunningChannel], found: Found, records_count: int, to: int, started_s: float) -> None:
@@ -270,74 +190,11 @@ class Executions:
         self._catalog.set_positions(positions)
         counts = dict(zip(*(each.to_pylist() for each in pc.value_counts(rows["channel"]).flatten()), strict=True))
         results_bytes = rows["payload"].nbytes / max(1, rows.num_rows)
-        outcome = _Outcome(to, records_count, found.path, started_s, found.plan)
+        outcome = Outcome(to, records_count, found.path, started_s, found.plan)
         for channel in group:
             count = counts.get(channel.entry.id, 0)
-            self._came_through(channel, outcome, count, int(count * results_bytes))
-        self._note(group, outcome, rows.num_rows)
-
-    # Records that wait
-
-    def run_waiting(self, channel: RunningChannel, records: pa.Table, to: int, lane: Lane) -> None:
-        """Execute a channel on new records, and let those wait that find no row of the dataset that is waited for."""
-        waits = channel.waits
-        assert waits is not None
-        started_s = time.monotonic()
-        version = self.datasets[waits.queries.dataset].store.version
-        with lane.working(self.views):
-            found = self._rows_of(channel, waits.queries.enriched, records)
-            wanting = self._rows_of(channel, waits.queries.wanting, records, (FOUND_COLUMN,))
-        waits.add(wanting, found, to)
-        if waits.count == 0 or waits.version is None:
-            waits.version = version
-        self.commit([channel], Found(found, PLANNED), records.num_rows, to, started_s)
-
-    def run_again(self, channel: RunningChannel, lane: Lane) -> None:
-        """Look at the records again that wait, and commit what they give."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        waits = channel.waits
-        assert waits is not None
-        started_s = time.monotonic()
-        dataset = self.datasets[channel.query.driver.lower()]
-        waits.version = self.datasets[waits.queries.dataset].store.version
-        numbers, now_s = waits.records(), time.time()
-        records = dataset.records(numbers[0] - 1, numbers[-1])
-        records = records.filter(pc.is_in(records["_sequence"], pa.array(numbers, pa.int64())))
-        with lane.working(self.views):
-            rows = waits.among(self._rows_of(channel, waits.queries.enriched, records), now_s, over=False)
-            if waits.queries.without is not None:
-                left = waits.among(self._rows_of(channel, waits.queries.without, records), now_s, over=True)
-                known = set(_pair_keys(rows))
-                rows = pa.concat_tables(
-                    [rows, left.filter(pa.array([key not in known for key in _pair_keys(left)], pa.bool_()))]
-                )
-        if rows.num_rows:
-            self.commit([channel], Found(rows, PLANNED), records.num_rows, channel.position, started_s)
-        waits.settle(rows, now_s)
-
-    def _rows_of(
-        self,
-        channel: RunningChannel,
-        query: ChannelQuery,
-        records: pa.Table,
-        columns: tuple[str, ...] | None = None,
-    ) -> pa.Table:
-        """What another query than the channel's own gives for records."""
-        view = f"_waiting_{channel.entry.id}"
-        with self.views.lock:
-            for name in sorted(query.lookups):
-                dataset = self.datasets[name.lower()]
-                self.views.show_store(name, dataset.store, cached=not dataset.entry.active)
-            self.views.show_arrow(view, records, None)
-            source, radii = channel.subscriptions.show(self.views, without_ended=True)
-            inner = query.text(f"`{view}`", source, radii)
-            frame = self.views.session.sql(
-                f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
-                f"{channel.payload_sql(columns)} AS payload FROM ({inner}) q"
-            )
-        return frame.toArrow()
+            self.came_through(channel, outcome, count, int(count * results_bytes))
+        self.note(group, outcome, rows.num_rows)
 
     # Tasks
 
@@ -346,9 +203,9 @@ class Executions:
     ) -> None:
         """Execute a channel and let tasks write what they find, for some subscriptions after others if need be."""
         started_s = time.monotonic()
-        with self._tasks_lock:
+        with self.tasks_lock:
             executed_us = int(time.time() * 1e6)
-            with self._strays_removed(executed_us):
+            with self.strays_removed(executed_us):
                 first = self.results.last_position + POSITIONS_AHEAD
                 next_free, plan, written = first, "", list[Written]()
                 asked: list[Part | None] = [*parts] if parts else [None]
@@ -362,9 +219,9 @@ class Executions:
                 both = joined(written)
                 self.results.commit_files(both, next_free, {channel.entry.id: to})
         self._catalog.set_positions({channel.entry.id: to})
-        outcome = _Outcome(to, records.num_rows, TASKS, started_s, plan)
-        self._came_through(channel, outcome, both.results_count, both.results_bytes)
-        self._note([channel], outcome, both.results_count)
+        outcome = Outcome(to, records.num_rows, TASKS, started_s, plan)
+        self.came_through(channel, outcome, both.results_count, both.results_bytes)
+        self.note([channel], outcome, both.results_count)
 
     def _write(
         self, channel: RunningChannel, records: pa.Table, first: int, executed_us: int, part: Part | None
@@ -395,7 +252,7 @@ class Executions:
             return frame
 
     @contextmanager
-    def _strays_removed(self, executed_us: int) -> Iterator[None]:
+    def strays_removed(self, executed_us: int) -> Iterator[None]:
         """If what is done fails, the files that its tasks wrote are removed: nothing names them."""
         try:
             yield
@@ -406,7 +263,8 @@ class Executions:
 
     # What is kept of an execution
 
-    def _came_through(self, channel: RunningChannel, outcome: _Outcome, results_count: int, results_bytes: int) -> None:
+    def came_through(self, channel: RunningChannel, outcome: Outcome, results_count: int, results_bytes: int) -> None:
+        """Take note of what an execution did for one of its channels."""
         channel.position = outcome.to
         channel.retry_after_s = 0.0
         channel.failures_count = 0
@@ -419,7 +277,8 @@ class Executions:
         meters.last_execution_s = time.time()
         meters.last_path = outcome.path
 
-    def _note(self, group: list[RunningChannel], outcome: _Outcome, results_count: int) -> None:
+    def note(self, group: list[RunningChannel], outcome: Outcome, results_count: int) -> None:
+        """Keep what an execution of channels did, for those who want to know."""
         took_s = time.monotonic() - outcome.started_s
         names = tuple(channel.entry.name for channel in group)
         self.done.append(
@@ -435,17 +294,6 @@ def without_ended(rows: pa.Table, ended: set[int]) -> pa.Table:
     if not ended or not rows.num_rows:
         return rows
     return rows.filter(pc.invert(pc.is_in(rows["subscription"], pa.array(sorted(ended), pa.int64()))))
-
-
-def _pair_keys(rows: pa.Table) -> list[str]:
-    """One text for each row's record and subscription."""
-    return [f"{r} {s}" for r, s in zip(rows["record"].to_pylist(), rows["subscription"].to_pylist(), strict=True)]
-
-
-def whole_marks(channel: RunningChannel, now: WholeState) -> dict[str, int]:
-    """What a commit of a whole body's results remembers of its execution."""
-    marks = {f"channel-{channel.entry.id}-{name}": position for name, position in now.positions.items()}
-    return {**marks, f"channel-{channel.entry.id}-us": now.executed_us}
 
 
 def joined(written: list[Written]) -> Written:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from trimtab.activedata.execution.spark_errors import (
     is_too_large,
     spark_reason,
 )
+from trimtab.activedata.execution.whole_executions import WholeExecutions
 from trimtab.activedata.execution.whole_queries import WholeState
 from trimtab.activedata.storage.datasets import StoredDataset
 
@@ -130,10 +131,12 @@ class Failures:
     def __init__(
         self,
         executions: Executions,
+        whole: WholeExecutions,
         put_aside: Callable[[RunningChannel, pa.Table, str], None],
         suspend: Callable[[RunningChannel, int, str], None],
     ) -> None:
         self._executions = executions
+        self._whole = whole
         self._put_aside = put_aside
         self._suspend = suspend
 
@@ -165,18 +168,41 @@ class Failures:
         channel.failures_count += 1
         if kind is Kind.GONE:
             self._executions.views.revive()
-        if kind not in (Kind.DATA, Kind.TOO_LARGE):
+        if kind not in (Kind.DATA, Kind.TOO_LARGE) and (
+            kind is not Kind.GONE or channel.failures_count < TRANSIENT_COUNT
+        ):
             self._later(channel, _reason(error))
             return
         if not channel.is_apart:
             channel.is_apart = True
             return
         try:
+            if kind in (Kind.TOO_LARGE, Kind.GONE) and self._whole_in_parts(channel, now, lane):
+                return
             self._find_whole(_Whole(channel, now, lane, _reason(error)))
         except Exception as again:
             if kind_of(again) is Kind.GONE:
                 self._executions.views.revive()
             self._later(channel, _reason(again))
+
+    def _whole_in_parts(self, channel: RunningChannel, now: WholeState, lane: Lane) -> bool:
+        """Execute a whole body for parts of the subscriptions; whether that came through."""
+        ids = channel.subscriptions.ids()
+        for parts in _ever_more_parts(ids):
+            try:
+                self._whole.run_tasks(channel, now, lane, parts)
+                return True
+            except Exception as error:
+                self._must_be_large(error)
+        return False
+
+    def _must_be_large(self, error: Exception) -> None:
+        """Go on with smaller parts if that is what an error asks for."""
+        kind = kind_of(error)
+        if kind is Kind.GONE:
+            self._executions.views.revive()
+        if kind not in (Kind.TOO_LARGE, Kind.GONE):
+            raise error
 
     def _find_whole(self, each: _Whole) -> None:
         import pyarrow as pa
@@ -189,7 +215,7 @@ class Failures:
         for one in wrong if len(failing) <= FAILING_MAX_COUNT else ():
             self._blame(channel, one, each.reason)
         if gave_results:
-            self._executions.run_whole(channel, each.now, each.lane, pa.concat_tables(found))
+            self._whole.run(channel, each.now, each.lane, pa.concat_tables(found))
             channel.meters.error = each.reason if len(wrong) < len(failing) else None
         else:
             self._later(channel, each.reason)
@@ -238,19 +264,12 @@ class Failures:
 
     def _in_parts(self, each: _Alone, ids: list[int]) -> None:
         """Execute one record for parts of the subscriptions, small enough for each, and commit all together."""
-        parts_count = 2
-        while parts_count < 2 * len(ids):
-            parts = [(part[0], part[-1]) for part in _halves(ids, parts_count)]
+        for parts in _ever_more_parts(ids):
             try:
                 self._executions.run_tasks(each.channel, each.record, each.number, each.lane, parts)
                 return
             except Exception as error:
-                kind = kind_of(error)
-                if kind is Kind.GONE:
-                    self._executions.views.revive()
-                if kind not in (Kind.TOO_LARGE, Kind.GONE):
-                    raise
-            parts_count *= 4
+                self._must_be_large(error)
         self._find(each, ids)
 
     # Who is at fault
@@ -308,7 +327,7 @@ class Failures:
         try:
             with each.lane.working(self._executions.views):
                 if isinstance(each, _Whole):
-                    return self._executions.query_whole(each.channel, each.now, part).toArrow()
+                    return self._whole.query(each.channel, each.now, part).toArrow()
                 return self._executions.query([each.channel], records, part).toArrow()
         except Exception as error:
             kind = kind_of(error)
@@ -347,6 +366,14 @@ def _halves(ids: list[int], count: int) -> list[list[int]]:
     """Subscriptions in so many parts of about the same size, none of them empty."""
     size = max(1, -(-len(ids) // count))
     return [ids[start : start + size] for start in range(0, len(ids), size)]
+
+
+def _ever_more_parts(ids: list[int]) -> Iterator[list[Part]]:
+    """Subscriptions in two parts, then in eight, and so on until each is alone."""
+    parts_count = 2
+    while parts_count < 4 * len(ids):
+        yield [(part[0], part[-1]) for part in _halves(ids, parts_count)]
+        parts_count *= 4
 
 
 def _among(rows: pa.Table, ids: list[int]) -> pa.ChunkedArray:

@@ -28,8 +28,8 @@ class Lane:
     def working(self, views: SparkViews) -> Iterator[None]:
         """Do something with Spark in this lane; it raises TimeoutError if it was cancelled."""
         max_s = EXECUTION_MAX_S
-        with views.lock:
-            if self._starts_count != views.starts_count:
+        if self._starts_count != views.starts_count:
+            with views.lock:
                 context = views.session.sparkContext
                 context.setLocalProperty("spark.scheduler.pool", self.name)
                 context.setJobGroup(self.name, f"channels of {self.name}", interruptOnCancel=True)
