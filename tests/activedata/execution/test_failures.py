@@ -51,7 +51,7 @@ def test_a_suspended_subscription_stays_so_and_goes_on_when_it_is_resumed(spark:
         assert found_ids(active, good) == ["r1", "r2"]
         active.resume(bad)
         assert active.suspended() == {}
-        with pytest.raises(NotFoundError, match="is not suspended"):
+        with pytest.raises(NotFoundError, match="neither paused nor suspended"):
             active.resume(bad)
         active.feed("reports", [report(3)])
         active.settle()
