@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trimtab.activedata.definitions.fields import Field
 from trimtab.activedata.definitions.statements import HttpSource
@@ -41,6 +42,7 @@ class Writer:
         self._number = 0
         stored.open_dataset(stored.catalog.add_dataset("Reports", FIELDS, ("id",), True))
         stored.open_dataset(stored.catalog.add_dataset("Users", FIELDS, ("id",), False))
+        stored.open_dataset(stored.catalog.add_dataset("Things", FIELDS, ("id",), True))
         for feed, dataset in (("reports", "Reports"), ("users", "Users"), ("net", "Users")):
             stored.catalog.add_feed(feed, dataset, HttpSource())
             self._feeds.switch(stored.catalog.feed(feed), True)
@@ -54,9 +56,11 @@ class Writer:
             self._result()
         while True:
             self._number += 1
-            self._draw.choice([self._feed, self._feed, self._replace, self._publish, self._subscribe, self._result])()
+            works = [self._feed, self._feed, self._replace, self._change, self._publish, self._subscribe, self._result]
+            self._draw.choice(works)()
             if self._number % COMPACT_EVERY_COUNT == 0:
                 datasets = self._stored.datasets
+                self._draw.choice([datasets["things"], datasets["users"]]).fold()
                 self._draw.choice(
                     [datasets["reports"].store, datasets["users"].store, self._stored.results.store]
                 ).compact()
@@ -73,6 +77,13 @@ class Writer:
         feed = self._stored.catalog.feed("users")
         self._feeds.take_lines(feed, msgspec.json.encode({"id": "u", "n": self._number}), "http", 0)
         say(replaced=self._number)
+
+    def _change(self) -> None:
+        things = self._stored.datasets["things"]
+        things.put([("t", self._number), (f"t{self._number}", 0)], as_new=self._draw.random() < 0.5)
+        rows = things.store.read()
+        things.delete_rows(rows.filter(pc.not_equal(rows["id"], "t")))
+        say(changed=self._number)
 
     def _publish(self) -> None:
         values: dict[str, object] = {"id": "p", "n": self._number}

@@ -50,6 +50,17 @@ def check_all_is_there(data: Path, said: list[dict[str, Any]]) -> None:
     assert table["_sequence"].to_pylist() == list(range(1, len(numbers) + 1))
     users = {row["id"]: row["n"] for row in stored.datasets["users"].store.read().to_pylist()}
     assert users.get("u", 0) >= max(of("replaced"), default=0)
+    things = stored.datasets["things"]
+    numbers_of_things = dict(
+        zip(*(things.store.read(["id", "n"])[name].to_pylist() for name in ("id", "n")), strict=True)
+    )
+    last = max(of("changed"), default=0)
+    assert numbers_of_things.get("t", 0) >= last
+    if last and numbers_of_things["t"] == last:
+        assert set(numbers_of_things) == {"t"}
+    for name, number in numbers_of_things.items():
+        assert things.take([(name, number)]).repeated_count == 1
+        assert things.take([(name, -1)]).refused
     assert users.get("p", 0) >= max(of("published"), default=0)
     assert int(stored.catalog.note("FEED", stored.catalog.feed("net").id) or 0) >= max(of("published"), default=0)
     assert {f"bad{batch[0]}" for batch in of("fed")} <= {

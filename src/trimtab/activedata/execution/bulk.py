@@ -8,6 +8,8 @@ are. The driver holds the names of files and at most 10,000 dead letters, whatev
 from __future__ import annotations
 
 import json
+import shutil
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,10 +33,11 @@ from trimtab.activedata.execution.bulk_tasks import (
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.delta_tables import TableFile
 from trimtab.activedata.storage.key_index import find_in, read_run
-from trimtab.activedata.storage.parquet_files import WrittenFile
+from trimtab.activedata.storage.parquet_files import WrittenFile, taken_over
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 PARTITION_ROWS_BYTES: Final = 128 * 1024 * 1024
 """So much of the input becomes one partition when records are gathered by key."""
@@ -145,6 +148,16 @@ def cast_frame(frame: DataFrame, fields: Sequence[Field]) -> DataFrame:
         for condition, reason in tests:
             bad = (f if bad is None else bad).when(condition, f.lit(reason))
     return frame.select(*columns, (f.lit(None).cast("string") if bad is None else bad).alias(BAD))
+
+
+def _table_column(field: pa.Field, names: Sequence[str]) -> Column:
+    """A column of the table: of the records if they have it, else without a value."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    kind = from_arrow_type(field.type)
+    column = f.col(_quoted(field.name)) if field.name in names else f.lit(None)
+    return column.cast(kind).alias(field.name)
 
 
 def _quoted(name: str) -> str:
@@ -286,7 +299,42 @@ class BulkLoad:
         )
 
     def _run(self, frame: DataFrame, task: BulkTask) -> _Answers:
-        return self._collected(frame, task)
+        """Let tasks write a frame: Spark's own writer where rows are neither compared nor laid out in partitions."""
+        if task.duplicates or task.partition_by:
+            return self._collected(frame, task)
+        return self._written_by_spark(frame)
+
+    def _written_by_spark(self, frame: DataFrame) -> _Answers:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        found = _Answers([], [], [], {"accepted": 0, "repeated": 0, "rejected": 0})
+        good = frame
+        observation = Observation()
+        if BAD in frame.columns:
+            rejected = f.count_if(f.col(BAD).isNotNull()).alias("rejected")
+            good = frame.observe(observation, rejected).where(f.col(BAD).isNull())
+        store = self._dataset.store
+        staging = store.path / f"_staging-{uuid.uuid4().hex}"
+        self._session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        try:
+            whole = good.select(*(_table_column(field, good.columns) for field in store.table_schema))
+            whole.write.option("compression", "zstd").parquet(staging.absolute().as_uri())
+            found.files = [
+                taken_over(store.path, each, store.table_schema) for each in sorted(staging.glob("*.parquet"))
+            ]
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        found.files = [each for each in found.files if each.rows_count]
+        found.counts["accepted"] = sum(each.rows_count for each in found.files)
+        if BAD in frame.columns:
+            found.counts["rejected"] = observation.get["rejected"]
+        if found.counts["rejected"]:
+            bad = frame.where(f.col(BAD).isNotNull()).limit(LETTERS_MAX_COUNT + 1)
+            record = f.to_json(f.struct(*(_quoted(name) for name in frame.columns if name not in (BAD, LINE))))
+            letters = bad.select(BAD, f.coalesce(LINE, record).alias(LINE)).toLocalIterator()
+            found.letters = [(row[BAD], row[LINE]) for row in letters]
+        return found
 
     def _collected(self, frame: DataFrame, task: BulkTask | NumberingTask) -> _Answers:
         found = _Answers([], [], [], {"accepted": 0, "repeated": 0, "rejected": 0})

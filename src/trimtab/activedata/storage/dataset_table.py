@@ -6,6 +6,7 @@ Which file is which is told by the statistics of its column `_change`: the base 
 from __future__ import annotations
 
 import datetime
+import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -89,6 +90,8 @@ class DatasetTable(DeltaStore):
 
     def _remove_unfinished(self) -> None:
         """Remove files of bulk loads that were not committed when the process ended."""
+        for folder in self.path.glob("_staging-*"):
+            shutil.rmtree(folder, ignore_errors=True)
         found = list(self.path.rglob("bulk-*.parquet"))
         if found:
             known = {each.path for each in self.table_files()}

@@ -149,6 +149,18 @@ class PartitionsWriter:
         return self._done
 
 
+def taken_over(folder: Path, path: Path, schema: pa.Schema) -> WrittenFile:
+    """Move a file that Spark wrote into the folder of its table; whoever commits it syncs it."""
+    import pyarrow.parquet as pq
+
+    name = f"bulk-{uuid.uuid4().hex}.parquet"
+    with pq.ParquetFile(path) as opened:
+        statistics = _statistics(opened.metadata, schema)
+        rows_count = opened.metadata.num_rows
+    path.rename(folder / name)
+    return WrittenFile(name, (folder / name).stat().st_size, rows_count, statistics)
+
+
 def write_files(
     folder: Path, schema: pa.Schema, tables: Iterable[pa.Table], partition_by: Sequence[str] = (), prefix: str = "part"
 ) -> list[WrittenFile]:
