@@ -595,7 +595,7 @@ class ActiveData:
         self.catalog.suspend(subscription, reason, time.time())
         channel.subscriptions.end({subscription})
         with self.results_store.news:  # its owners are told with the next news
-            self.results_store.news.notify_all()
+            self.results_store.tell_news()
 
     def executions(self) -> list[Execution]:
         """The last executions of channels, oldest first: how much, how long, and which way they took."""

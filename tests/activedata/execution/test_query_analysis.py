@@ -106,9 +106,7 @@ def test_statements_of_users_are_analysed_and_tell_the_place(active: ActiveData)
 
 
 def test_answers_and_time_are_limited(spark: SparkViews, tmp_path: Path) -> None:
-    limits = QueryLimits(
-        statements_max_chars=200, rows_max_count=10, answer_max_bytes=2_000, time_max_s=2.0, at_once_count=1
-    )
+    limits = QueryLimits(statements_max_chars=200, rows_max_count=10, answer_max_bytes=2_000, at_once_count=1)
     with ActiveData(tmp_path / "data", spark, limits) as active:
         for text in (REPORTS, FEED):
             active.run(text)
@@ -118,10 +116,12 @@ def test_answers_and_time_are_limited(spark: SparkViews, tmp_path: Path) -> None
         assert (answer.said, len(answer.rows)) == ("the first 2 rows", 2)
         with pytest.raises(Exception, match="300 characters of statements; at most 200 at once"):
             active.run(" " * 300)
-        endless = "SELECT sum(sqrt(a.id * b.id)) FROM range(10000000) a, range(10000000) b"
+    endless = "SELECT sum(sqrt(a.id * b.id)) FROM range(10000000) a, range(10000000) b"
+    with ActiveData(tmp_path / "data", spark, QueryLimits(time_max_s=2.0)) as active:
         began_s = time.monotonic()
         with pytest.raises(StatementError, match=r"took longer than 2 s and was cancelled"):
             active.run(endless)
-        assert time.monotonic() - began_s < 30
+        assert time.monotonic() - began_s < 60
+    with ActiveData(tmp_path / "data", spark) as active:
         active.feed("reports", [report(1)])
         assert active.run("SELECT count(*) AS n FROM Reports")[0].rows == [{"n": 1}]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS_PER_CORE_COUNT: Final = 2
+ATTEMPTS_COUNT: Final = 2
 WITHIN_S: Final = 60.0
 """A cluster may have to start its executors first."""
 
@@ -39,9 +40,9 @@ def probe_workers(session: SparkSession, directory: Path, within_s: float = WITH
     made = probed / f"{name}.made"
     source.write_text("readable\n", encoding="utf-8")
     try:
-        with _limited(session, within_s):
-            _try("read", directory, lambda: _read(session, source, tasks_count))
-            _try("write in", directory, lambda: _write(session, made, tasks_count))
+        with _limited(session, within_s) as is_late:
+            _try("read", directory, lambda: _read(session, source, tasks_count), is_late)
+            _try("write in", directory, lambda: _write(session, made, tasks_count), is_late)
         _check_written(made, directory, tasks_count)
     finally:
         source.unlink(missing_ok=True)
@@ -49,7 +50,7 @@ def probe_workers(session: SparkSession, directory: Path, within_s: float = WITH
 
 
 @contextmanager
-def _limited(session: SparkSession, within_s: float) -> Iterator[None]:
+def _limited(session: SparkSession, within_s: float) -> Iterator[threading.Event]:
     """Cancel what takes too long, and say so."""
     context = session.sparkContext
     tag = f"probe-{uuid.uuid4()}"
@@ -64,7 +65,7 @@ def _limited(session: SparkSession, within_s: float) -> Iterator[None]:
     context.addJobTag(tag)
     timer.start()
     try:
-        yield
+        yield is_late
     except ActiveDataError:
         if not is_late.is_set():
             raise
@@ -83,7 +84,7 @@ def _read(session: SparkSession, source: Path, tasks_count: int) -> None:
 
 
 def _write(session: SparkSession, made: Path, tasks_count: int) -> None:
-    session.range(0, tasks_count, 1, tasks_count).write.parquet(made.as_uri())
+    session.range(0, tasks_count, 1, tasks_count).write.mode("overwrite").parquet(made.as_uri())
 
 
 def _check_written(made: Path, directory: Path, tasks_count: int) -> None:
@@ -96,18 +97,34 @@ def _check_written(made: Path, directory: Path, tasks_count: int) -> None:
         )
 
 
-def _try(what: str, directory: Path, work: Callable[[], None]) -> None:
+def _try(what: str, directory: Path, work: Callable[[], None], is_late: threading.Event) -> None:
+    """Do something on the workers, once more if it fails: one may be lost while it starts."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    try:
-        work()
-    except (PySparkException, Py4JError) as error:
-        found = _EXECUTOR.search(str(error))
-        where = f"the worker at {found[1]}" if found else "a worker"
-        raise ActiveDataError(
-            f"{where} cannot {what} {directory}, which all workers must share with this process: {spark_reason(error)}"
-        ) from None
+    for attempt in range(ATTEMPTS_COUNT):
+        try:
+            work()
+            return
+        except (PySparkException, Py4JError) as error:
+            if attempt + 1 < ATTEMPTS_COUNT and not is_late.is_set():
+                continue
+            said = _full(error)
+            found = _EXECUTOR.search(said)
+            where = f"the worker at {found[1]}" if found else "a worker"
+            raise ActiveDataError(
+                f"{where} cannot {what} {directory}, which all workers must share with this process: "
+                f"{spark_reason(error) if isinstance(error, PySparkException) else said.partition(chr(10))[0]}"
+            ) from None
+
+
+def _full(error: Exception) -> str:
+    """All that is said of an error, in Java too."""
+    from py4j.protocol import Py4JJavaError
+
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.toString())
+    return str(error)
 
 
 def _remove(folder: Path) -> None:

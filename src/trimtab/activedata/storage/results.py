@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +78,8 @@ class Results:
         self.store = DeltaStore(directory, self.schema, versions)
         self.last_position = self.store.mark(_LAST_MARK) or 0
         self.news = threading.Condition()
+        self.listeners: list[Callable[[], None]] = []
+        """Called, in whatever thread commits, when there is news; they must be quick."""
         self._recent: deque[pa.Table] = deque()
         self._recent_after = self.last_position
         self._recent_count = 0
@@ -155,8 +157,14 @@ class Results:
                 self._recent.clear()
                 self._recent_count = 0
                 self._recent_after = last_position
-                self.news.notify_all()
+                self.tell_news()
         return written.results_count
+
+    def tell_news(self) -> None:
+        """Wake who waits for news, which is held by whoever calls this."""
+        self.news.notify_all()
+        for listener in self.listeners:
+            listener()
 
     def _announce(self, rows: pa.Table, last_position: int) -> None:
         import numpy as np
@@ -180,7 +188,7 @@ class Results:
                 gone = self._recent.popleft()
                 self._recent_count -= gone.num_rows
                 self._recent_after = gone["position"][-1].as_py()
-            self.news.notify_all()
+            self.tell_news()
 
     def _count(self, subscription: int, count: int, size_bytes: int) -> None:
         counted = self._counts.get(subscription)

@@ -108,6 +108,9 @@ def start(  # noqa: PLR0917 (each one is an option)
         except OSError as error:
             typer.echo(f"cannot listen at {listen}: {error.strerror}", err=True)
             raise typer.Exit(1) from None
+        except ActiveDataError as error:
+            typer.echo(printable(str(error)), err=True)
+            raise typer.Exit(1) from None
         service.start()
         typer.echo(f"ready http://{host}:{service.port}")
         while not stopped.wait(LOOK_AFTER_COMPANION_S) and (companion is None or companion.is_running()):
