@@ -35,7 +35,7 @@ from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import Status
 from trimtab.policies.padres.edge import EdgePart
 from trimtab.policies.padres.messages import OffloadReply, control_from_values, control_to_values
-from trimtab.policies.padres.snapshot import broker_load, broker_load_from_values, broker_load_to_values
+from trimtab.policies.padres.snapshot import LOCAL_PIE, broker_load, broker_load_from_values, broker_load_to_values
 from trimtab.simulation.scenarios.scenario import read_scenario
 from trimtab.simulation.world.capacity import PUBLICATION_BYTES, SUBSCRIPTION_BYTES, SimulatedCapacity
 from trimtab.simulation.world.world import World
@@ -200,3 +200,21 @@ def test_an_answer_tells_what_subscriptions_take_and_not_what_the_program_takes(
         session="s", sender="B2", status=Status.OK, offer=msgspec.structs.replace(OFFER, resources=resources)
     )
     assert control_from_values(control_to_values(reply, "B1")) == reply
+
+
+# ---- 3.3.1: the matching delay of a broker
+
+
+def test_a_broker_to_which_nothing_comes_any_more_does_not_tell_the_delay_of_clients_that_have_left() -> None:
+    """Otherwise an empty broker seems the most loaded one in matching, and nobody gives it clients."""
+    host = FakeHost("B4", {f"c{number}": [Filter.parse(YAHOO)] for number in range(100)}, ratio=0.4)
+    host.matching_s_per_subscription = 0.0004
+    part = EdgePart(host, "B0", PadresConfig(), Random(1), 0.0)
+    host.served = {"last": [Filter.parse(YAHOO)]}
+    host.rate_per_s = 0.0
+    told = next(
+        broker_load_from_values(each.values)
+        for each in part.handle(Woken(), 50.0)
+        if isinstance(each, Tell) and each.values["class"] == LOCAL_PIE
+    )
+    assert told.matching_delay_s == pytest.approx(0.0004)

@@ -19,6 +19,7 @@ class FakeHost:
         self.queues: dict[str, QueueReading] = {}
         self.totals = TrafficTotals()
         self.source = ""
+        self.rate_per_s = 10.0
 
     def neighbours(self) -> list[str]:
         """One neighbour."""
@@ -62,7 +63,9 @@ class FakeHost:
 
     def load(self, now_s: float) -> LoadIndices:
         """The same share of input and output."""
-        return LoadIndices(10.0, self.ratio / 10, self.ratio * 1_000, self.ratio, self.ratio, self.ratio, 0, 0, 0, 0, 0)
+        return LoadIndices(
+            self.rate_per_s, self.ratio / 10, self.ratio * 1_000, self.ratio, self.ratio, self.ratio, 0, 0, 0, 0, 0
+        )
 
     def capacity(self) -> BrokerCapacity:
         """A small broker."""

@@ -218,7 +218,19 @@ class EdgePart:
 
     def _load(self, now_s: float) -> BrokerLoad:
         """The load as it is judged: smoothed readings (equation 3.4) with the present status."""
-        return self._load_of(self._smoothed or self._host.load(now_s))
+        return self._load_of(self._smoothed or self._indices(now_s))
+
+    def _indices(self, now_s: float) -> LoadIndices:
+        """The load of this moment.
+
+        The matching delay of a broker to which nothing comes is that of the subscriptions that it has: the last one
+        measured may be of clients that have left, and would keep others from giving it any.
+        """
+        load = self._host.load(now_s)
+        if load.input_rate_per_s > 0:
+            return load
+        delay_s = self._resources(load, now_s).matching_delay_s
+        return msgspec.structs.replace(load, matching_delay_s=delay_s)
 
     def _load_of(self, indices: LoadIndices) -> BrokerLoad:
         return broker_load(
@@ -232,7 +244,7 @@ class EdgePart:
         )
 
     def _tell_load(self, now_s: float, *, always: bool = False) -> list[AgentAction]:
-        current = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
+        current = smoothed_indices(self._indices(now_s), self._smoothed, self._config.smoothing_alpha)
         load = self._load_of(current)
         period_s = self._config.local_pie_period_s
         if not always and not has_news(load, self._told, now_s - self._told_s, period_s, self._config):
@@ -262,7 +274,7 @@ class EdgePart:
 
     def _detect(self, now_s: float) -> list[AgentAction]:
         self._next_detection_s = now_s + self._detection_interval_s()
-        self._smoothed = smoothed_indices(self._host.load(now_s), self._smoothed, self._config.smoothing_alpha)
+        self._smoothed = smoothed_indices(self._indices(now_s), self._smoothed, self._config.smoothing_alpha)
         self.known = still_believed(self.known, now_s, self._config.local_pie_lifetime_s)
         self._fruitless = self._fruitless.still_believed(now_s, self._config)
         self._resources(self._host.load(now_s), now_s)  # lets the meter of slopes see this moment
