@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import language_commands
+from trimtab.cli import language_commands, security_commands
 from trimtab.cli.active import commands as active_commands
 from trimtab.cli.bench import commands as bench_commands
 from trimtab.cli.extras import what_to_install
@@ -65,6 +65,7 @@ app.command("restart")(restart)
 app.command("drain")(drain)
 app.command("standby")(standby)
 app.command("move")(move)
+app.command("allowed")(security_commands.allowed)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
 app.add_typer(lab_commands.app, name="lab")

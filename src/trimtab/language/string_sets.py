@@ -39,6 +39,11 @@ class SearchBudget:
     def __init__(self, max_steps: int = limits.STRING_SEARCH_MAX_STEPS) -> None:
         self._steps_left = max_steps
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether there is nothing left."""
+        return self._steps_left <= 0
+
     def spend(self, steps: int) -> bool:
         """Take steps from the budget; False if it does not hold them."""
         self._steps_left -= steps
@@ -284,6 +289,8 @@ class _BoundAutomaton:
 
 def _search(conditions: Sequence[Condition], budget: SearchBudget, max_steps: int | None = None) -> str | NoText:
     """Breadth first through the product of the automata; the text found is one of the shortest."""
+    if budget.is_spent:
+        return NoText.PERHAPS
     automata = [condition.automaton() for condition in conditions]
     start = tuple(automaton.start for automaton in automata)
     seen = {start}
