@@ -62,7 +62,7 @@ def test_a_token_that_a_configured_key_has_signed_is_believed(kid: str, key: Any
         (lambda: token("other"), "a key that is not known"),
         (lambda: token("ec", ec.generate_private_key(ec.SECP256R1())), "signature is wrong"),
         (lambda: token("rsa", SECRET, "HS256"), "signature is wrong"),
-        (lambda: jwt.encode({"sub": "ann", "exp": NOW_S + 600}, None, "none", headers={"kid": "ec"}), "is wrong"),
+        (lambda: jwt.encode({"sub": "ann", "exp": NOW_S + 600}, "", "none", headers={"kid": "ec"}), "is wrong"),
         (lambda: "x.y.z", "is wrong"),
         (lambda: "x" * 10_000, "at most"),
     ],

@@ -18,7 +18,7 @@ SEPARATOR: Final = "/"
 ANONYMOUS: Final = "anonymous"
 """The identity of whoever proves nothing, where that is allowed; nobody else may have this name."""
 
-_NAME: Final = re.compile(r"[^\x00-\x20\x7f-\x9f/*#$]{1,%d}" % NAME_MAX_CHARS)
+_NAME: Final = re.compile(rf"[^\x00-\x20\x7f-\x9f/*#$]{{1,{NAME_MAX_CHARS}}}")
 
 
 class IdentityError(ValueError):

@@ -123,7 +123,7 @@ class TokenKeys:
             if key is None:
                 raise IdentityError("the token is signed with a key that is not known here")
             options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
-            claims = jwt.decode(token, key=key.key, algorithms=[key.algorithm_name], options=options)
+            claims: Mapping[str, Any] = jwt.decode(token, key=key.key, algorithms=[key.algorithm_name], options=options)
         except jwt.PyJWTError:
             raise IdentityError("the token is not valid: its form or its signature is wrong") from None
         if rules.issuer and claims.get("iss") != rules.issuer:
