@@ -155,4 +155,7 @@ class Control:
             return []
         if not broker.interests.may_add(peer, message.id, message.id in broker.tables.subscriptions, now_s):
             return []
+        if objection := broker.entitlements.objection_to_channel(peer, message):
+            broker.refuse(peer, message.id, objection, now_s)
+            return []
         return [*broker.channels.subscribe(peer.name, message, now_s)]

@@ -30,6 +30,7 @@ from trimtab.cli.operations.tour import tour
 from trimtab.cli.records.story import sessions, story
 from trimtab.cli.simulation import commands as simulation_commands
 from trimtab.matching.engines import EngineError
+from trimtab.network.security.errors import IdentityFileError, NotPermittedError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
 app = typer.Typer(
@@ -66,6 +67,9 @@ app.command("drain")(drain)
 app.command("standby")(standby)
 app.command("move")(move)
 app.command("allowed")(security_commands.allowed)
+app.add_typer(security_commands.certs, name="certs")
+app.command("password")(security_commands.password)
+app.command("audit")(security_commands.audit)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
 app.add_typer(lab_commands.app, name="lab")
@@ -85,8 +89,15 @@ def _options_for_every_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    identity: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="FILE", help="Who you are: an identity file (docs/security.md); else TRIMTAB_AS names it."
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if identity is not None:
+        os.environ["TRIMTAB_AS"] = identity
 
 
 def main() -> None:
@@ -103,7 +114,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except EngineError as error:
+    except (EngineError, IdentityFileError) as error:
         typer.echo(str(error), err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
@@ -111,6 +122,9 @@ def main() -> None:
         if not missing:
             raise
         typer.echo(missing, err=True)
+        sys.exit(2)
+    except NotPermittedError as error:
+        typer.echo(str(error), err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -25,6 +25,8 @@ from trimtab.network.network_plan import (
     NetworkOptions,
     NetworkPlan,
 )
+from trimtab.network.security.caller import default_to
+from trimtab.network.security.settings import LimitSettings, SecuritySettings, is_loopback
 from trimtab.network.server.back_end import checked_url
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.padres.config import PadresConfig
@@ -41,6 +43,7 @@ __all__ = [
     "NetworkFileError",
     "NetworkOptions",
     "NetworkPlan",
+    "commanded_network",
     "parse_network",
     "read_network_file",
 ]
@@ -74,7 +77,9 @@ _NETWORK_KEYS: Final = (
 )
 _STANDBY_KEYS: Final = ("listen",)
 _PADRES_KEYS: Final = PadresConfig.__struct_fields__
-Settings = TypeVar("Settings", RelocationConfig, DelayConfig, ReplicationSettings, RateLimitConfig)
+Settings = TypeVar(
+    "Settings", RelocationConfig, DelayConfig, ReplicationSettings, RateLimitConfig, SecuritySettings, LimitSettings
+)
 _SECTIONS: Final = (
     "broker",
     "link",
@@ -85,6 +90,8 @@ _SECTIONS: Final = (
     "delay",
     "replication",
     "protection",
+    "security",
+    "limits",
 )
 
 
@@ -109,6 +116,17 @@ def read_network_file(path: str | Path) -> NetworkPlan:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise NetworkFileError(f"{path}: cannot be read: {reason}") from None
     return parse_network(text, str(path))
+
+
+def commanded_network(path: str | Path) -> NetworkPlan:
+    """Read a network file for a command, which calls as its operator unless somebody else is named (`--as`).
+
+    Raises `NetworkFileError`.
+    """
+    plan = read_network_file(path)
+    if plan.security.operator:
+        default_to(plan.security.operator)
+    return plan
 
 
 def parse_network(text: str, file_name: str = "network file") -> NetworkPlan:
@@ -150,7 +168,7 @@ class _NetworkReader:
                 self._refuse(
                     self._line_of_top(section),
                     f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [padres], "
-                    "[relocation], [delay], [replication] or [protection]",
+                    "[relocation], [delay], [replication], [protection], [security] or [limits]",
                 )
         options = self._options()
         brokers = self._brokers()
@@ -167,6 +185,8 @@ class _NetworkReader:
             replication=self._replication(options),
             standbys=self._standbys(brokers),
             protection=self._settings("protection", RateLimitConfig) if "protection" in self._data else None,
+            security=self._security(brokers),
+            limits=self._settings("limits", LimitSettings),
         )
 
     def _drop_retired_keys(self) -> None:
@@ -178,6 +198,21 @@ class _NetworkReader:
                     del table[key]
                     where = f"{self._file_name}:{self._line(section, 0, key)}"
                     log.warning("%s: %s has no effect any more: %s", where, key, reason)
+
+    def _security(self, brokers: Sequence[BrokerEntry]) -> SecuritySettings:
+        settings = self._settings("security", SecuritySettings)
+        exposed = [entry for entry in brokers if not is_loopback(entry.listen.host)]
+        if exposed and not settings.is_on:
+            if not settings.insecure:
+                index = brokers.index(exposed[0])
+                self._refuse(
+                    self._line("broker", index, "listen"),
+                    f"{exposed[0].name} listens at {exposed[0].listen.host}, where others reach it, unencrypted; "
+                    'expected [security] with certificates = "FOLDER" (trimtab certs init), or with insecure = true',
+                )
+            names = ", ".join(entry.name for entry in exposed)
+            log.warning("%s: insecure: whoever reaches %s may do and read everything", self._file_name, names)
+        return settings.beside(Path(self._file_name).resolve().parent)
 
     def _replication(self, options: NetworkOptions) -> ReplicationSettings | None:
         settings = self._settings("replication", ReplicationSettings) if "replication" in self._data else None

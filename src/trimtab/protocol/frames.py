@@ -8,6 +8,7 @@ import msgspec
 
 from trimtab.protocol.messages import VERSION, VERSION_MIN, AnyMessage
 from trimtab.protocol.snapshots import Snapshot, SnapshotRequest
+from trimtab.security.credentials import Credential
 
 Role: TypeAlias = Literal["broker", "client"]
 
@@ -38,6 +39,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     `elsewhere` tells a client the names and addresses of neighbours, to be asked where the broker is if it fails.
     `order` is what a broker's network promises its subscribers.
     `stay` is the number of a client's stay at the receiver; its stays elsewhere up to `burned` will not happen.
+    `credential` proves who the sender is, where the certificate of the connection does not.
     """
 
     version: int
@@ -56,6 +58,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     granted: int = 0
     stay: int = 1
     burned: int = 0
+    credential: Credential | None = None
 
 
 def version_problem(hello: Hello, version_max: int = VERSION) -> str:
@@ -441,8 +444,23 @@ class ReachReply(msgspec.Struct, frozen=True, tag_field="frame", tag="reach", om
     reason: str = ""
 
 
+class LoginRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="login?"):
+    """Say who asks what follows, where the certificate of the connection does not; greetings say it themselves."""
+
+    credential: Credential | None = None
+
+
+class LoginReply(msgspec.Struct, frozen=True, tag_field="frame", tag="login", omit_defaults=True):
+    """The credential is believed; one that is not is answered with a goodbye."""
+
+    done: bool
+    name: str = ""
+
+
 MapFrame: TypeAlias = (
     Hello
+    | LoginRequest
+    | LoginReply
     | Ack
     | DrainRequest
     | DrainReply

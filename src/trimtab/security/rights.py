@@ -12,7 +12,7 @@ from trimtab.security.administration import covers_request
 from trimtab.security.coverage import coverage, permitted_part
 
 Mode: TypeAlias = Literal["refuse", "narrow"]
-"""What becomes of a subscription that is permitted in part: it is refused, or narrowed to that part."""
+"""What becomes of a subscription or an advertisement that is permitted in part: it is refused, or narrowed to that."""
 
 EVERYTHING: Final = Filter([])
 """Permits everything."""
@@ -71,7 +71,7 @@ class Rights(msgspec.Struct, frozen=True):
         return "" if self.may_publish(values) else f"{self.identity} may not publish this: no permission matches it"
 
     def advertisement(self, wanted: Filter) -> Decision:
-        """Whether an advertisement is accepted."""
+        """Whether an advertisement is accepted, and with which filter."""
         return self._decide("publish", wanted, self.publish)
 
     def subscription(self, wanted: Filter) -> Decision:
@@ -83,7 +83,7 @@ class Rights(msgspec.Struct, frozen=True):
         if found.is_covered:
             return Decision(wanted)
         reason = f"{self.identity} may not {verb} this; what is missing: {found.missing[:MISSING_MAX_CHARS]}"
-        if self.mode == "refuse" or verb == "publish":
+        if self.mode == "refuse":
             return Decision(None, reason)
         parts = permitted_part(wanted, permitted)
         if len(parts) == 1:

@@ -30,10 +30,10 @@ def move(
     """
     import asyncio
 
-    from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.network_file import NetworkFileError, commanded_network
 
     try:
-        plan = read_network_file(network)
+        plan = commanded_network(network)
     except NetworkFileError as error:
         refuse(str(error))
     names = [entry.name for entry in plan.brokers]
@@ -50,6 +50,7 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str
     import asyncio
 
     from trimtab.network.admin.status import ask_move
+    from trimtab.network.security.errors import NotPermittedError
     from trimtab.protocol.frames import MoveRequest
 
     found = await asyncio.gather(*[_serves(entry, client) for entry in plan.brokers])
@@ -66,7 +67,8 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str
     except TimeoutError:
         return f"{entry.name} has asked {client} to move, but does not know after {within_s:g} s what came of it"
     except OSError as error:
-        return f"broker {entry.name} does not answer at {entry.listen}: {error}"
+        said = "refuses" if isinstance(error, NotPermittedError) else f"does not answer at {entry.listen}"
+        return f"broker {entry.name} {said}: {error}"
     return "" if reply.done else f"{client} stays at {entry.name}: {reply.reason}"
 
 

@@ -23,7 +23,9 @@ from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run_aside
-from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, commanded_network
+from trimtab.network.security.errors import NotPermittedError
+from trimtab.network.security.settings import LimitSettings, SecuritySettings
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.relocation.config import RelocationConfig
@@ -76,7 +78,7 @@ class Network:
     @classmethod
     def from_file(cls, path: str | Path) -> Network:
         """The network that a file describes."""
-        return cls(read_network_file(path), path)
+        return cls(commanded_network(path), path)
 
     @classmethod
     def of(
@@ -303,11 +305,13 @@ class Network:
 
 
 async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
-    """How every broker of a network is, None for those that do not answer."""
+    """How every broker of a network is, None for those that do not answer; raises `NotPermittedError`."""
 
     async def ask(entry: BrokerEntry) -> BrokerStatus | None:
         try:
             return await ask_status(entry.listen)
+        except NotPermittedError:
+            raise
         except (OSError, TimeoutError):
             return None
 
@@ -332,8 +336,8 @@ def plan_text(plan: NetworkPlan) -> str:
     if plan.padres != PadresConfig():
         lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
     if plan.delay != DelayConfig():
-        chosen = msgspec.to_builtins(plan.delay)
-        lines += ["", "[delay]", *(f"{key} = {_toml(value)}" for key, value in chosen.items())]
+        delay = msgspec.to_builtins(plan.delay)
+        lines += ["", "[delay]", *(f"{key} = {_toml(value)}" for key, value in delay.items())]
     if plan.relocation != RelocationConfig():
         settings = msgspec.to_builtins(plan.relocation)
         lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
@@ -345,6 +349,13 @@ def plan_text(plan: NetworkPlan) -> str:
     if plan.protection is not None:
         limits = msgspec.to_builtins(plan.protection)
         lines += ["", "[protection]", *(f"{key} = {_toml(value)}" for key, value in limits.items())]
+    for name, chosen, usual in (
+        ("security", plan.security, SecuritySettings()),
+        ("limits", plan.limits, LimitSettings()),
+    ):
+        if chosen != usual:
+            found = {key: value for key, value in msgspec.to_builtins(chosen).items() if value != ()}
+            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in found.items())]
     for entry in plan.brokers:
         lines += ["", "[[broker]]"]
         for key in entry.__struct_fields__:

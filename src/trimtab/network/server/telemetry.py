@@ -47,6 +47,8 @@ class Telemetry:
         self._recorded_s = 0.0
         self._began_s = now_s()
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
+        self._status: BrokerStatus | None = None
+        self._status_made_s = 0.0
 
     def tick(self, time_s: float) -> None:
         """Look at rates, queues and memory, at steady times."""
@@ -76,6 +78,13 @@ class Telemetry:
         except RecordsError as error:
             log.error("%s: nothing more is recorded: %s", self._broker.name, error)
             self._recorder = None
+
+    def latest_status(self, server: BrokerServer, every_s: float) -> BrokerStatus:
+        """How the broker is, or was a moment ago: many may ask."""
+        time_s = now_s()
+        if self._status is None or time_s >= self._status_made_s + every_s:
+            self._status, self._status_made_s = self.status(server), time_s
+        return self._status
 
     def status(self, server: BrokerServer) -> BrokerStatus:
         """How the broker is."""
