@@ -23,7 +23,8 @@ from trimtab.network.failover.process_proof import proved
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run_aside
-from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, commanded_network
+from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.network.security.caller import commander
 from trimtab.network.security.errors import NotPermittedError
 from trimtab.network.security.settings import LimitSettings, SecuritySettings
 from trimtab.policies.delay.config import DelayConfig
@@ -78,7 +79,7 @@ class Network:
     @classmethod
     def from_file(cls, path: str | Path) -> Network:
         """The network that a file describes."""
-        return cls(commanded_network(path), path)
+        return cls(read_network_file(path), path)
 
     @classmethod
     def of(
@@ -288,7 +289,8 @@ class Network:
 
     def _is_ready(self, name: str) -> bool:
         try:
-            status = run_aside(ask_status(self.plan.broker(name).listen))
+            who = commander(self.plan.security.operator)
+            status = run_aside(ask_status(self.plan.broker(name).listen, caller=who))
         except (OSError, TimeoutError):
             return False
         if not self._has_begun and name in self._processes and status.pid != self._processes[name].pid:
@@ -307,9 +309,11 @@ class Network:
 async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
     """How every broker of a network is, None for those that do not answer; raises `NotPermittedError`."""
 
+    who = commander(plan.security.operator)
+
     async def ask(entry: BrokerEntry) -> BrokerStatus | None:
         try:
-            return await ask_status(entry.listen)
+            return await ask_status(entry.listen, caller=who)
         except NotPermittedError:
             raise
         except (OSError, TimeoutError):

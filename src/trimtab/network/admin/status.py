@@ -46,9 +46,9 @@ LINK_WITHIN_S: Final = 15.0
 """A broker needs some seconds to find out that a neighbour cannot be reached."""
 
 
-async def ask_status(address: Address, within_s: float = 2.0) -> BrokerStatus:
+async def ask_status(address: Address, within_s: float = 2.0, caller: Caller | None = None) -> BrokerStatus:
     """Ask the broker at an address how it is; raises OSError or TimeoutError if it does not say."""
-    reply = await _ask(address, StatusRequest(), within_s)
+    reply = await _ask(address, StatusRequest(), within_s, caller=caller)
     assert isinstance(reply, StatusReply)
     return reply.status
 

@@ -183,6 +183,12 @@ def default_to(identity_file: str) -> None:
         os.environ[VARIABLE] = identity_file
 
 
+def commander(operator: str) -> Caller:
+    """Who asks the brokers of a network: its operator, unless this process is somebody already."""
+    who = present()
+    return Caller.read(operator) if who is _PLAIN and operator and Path(operator).exists() else who
+
+
 def present() -> Caller:
     """Who this process is; raises `IdentityFileError`."""
     if "" in _known:
