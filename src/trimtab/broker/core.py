@@ -44,6 +44,8 @@ from trimtab.broker.routing.tables import RoutingTables
 from trimtab.broker.routing.topology import Topology
 from trimtab.broker.sessions import Sessions
 from trimtab.broker.stages import Stage
+from trimtab.language import limits
+from trimtab.language.string_sets import shared_budget
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import objection_of
 from trimtab.policies.api import (
@@ -191,7 +193,8 @@ class Broker:
                 self.output.client_queue_is_full = False
                 return self._step(now_s) if count == 1 else self._steps(count, now_s)
             case Connected(peer=peer, hello=hello, rights=rights):
-                effects = self.sessions.connected(peer, hello, now_s)
+                with shared_budget(limits.LINK_MAX_STEPS):
+                    effects = self.sessions.connected(peer, hello, now_s)
                 if rights is not None and not effects:
                     self.entitlements.granted(peer, rights, now_s)
                 return effects
@@ -199,10 +202,12 @@ class Broker:
                 self.entitlements.granted(peer, rights, now_s)
                 return []
             case Disconnected(peer=peer, returns=returns):
-                self.sessions.disconnected(peer, now_s, returns=returns)
+                with shared_budget(limits.LINK_MAX_STEPS):
+                    self.sessions.disconnected(peer, now_s, returns=returns)
                 return []
             case LinkRemoved(peer=peer):
-                self.sessions.remove(peer, now_s)
+                with shared_budget(limits.LINK_MAX_STEPS):
+                    self.sessions.remove(peer, now_s)
                 return []
             case Wake():
                 return self._wake(now_s)
@@ -409,9 +414,12 @@ class Broker:
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
+        self.control.spent_steps = 0
         while count and (self.input.control or self.input.data) and not self.output.client_queue_is_full:
             effects += self._step(now_s)
             count -= 1
+            if self.control.spent_steps >= limits.MESSAGE_MAX_STEPS:
+                break  # others wait as well
         return effects
 
     def _step(self, now_s: float) -> list[Effect]:

@@ -30,7 +30,7 @@ from trimtab.cli.operations.tour import tour
 from trimtab.cli.records.story import sessions, story
 from trimtab.cli.simulation import commands as simulation_commands
 from trimtab.matching.engines import EngineError
-from trimtab.network.security.errors import IdentityFileError, NotPermittedError
+from trimtab.network.security.errors import IdentityFileError, NotPermittedError, SecurityFileError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
 app = typer.Typer(
@@ -106,6 +106,7 @@ def main() -> None:
     A reader that has left (`| head`) is no error to speak of. An engine that the environment or an option asks for, and
     that there is not, is the user's mistake. A library that an extra brings is said to be missing in one line.
     """
+    os.umask(0o077)  # filters, publications and keys are in what commands write: it is for this user alone
     try:
         try:
             app()
@@ -114,7 +115,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (EngineError, IdentityFileError) as error:
+    except (EngineError, IdentityFileError, SecurityFileError) as error:
         typer.echo(str(error), err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:

@@ -145,6 +145,7 @@ def certs_init(
     from trimtab.network.security.certificate_files import CertificateFileError
     from trimtab.network.security.certificate_making import Authority, Wanted, identity_file, write_private
     from trimtab.network.security.gate import STAND_BY
+    from trimtab.policies.registry import COORDINATOR_NAME
     from trimtab.security.identities import IdentityError, checked_name
 
     try:
@@ -161,6 +162,8 @@ def certs_init(
             Wanted(f"{STAND_BY}{number}", (address.host, *(hosts or ())))
             for number, address in enumerate(plan.standbys, 1)
         ]
+        if plan.options.policy == "coordinated":
+            wanted.append(Wanted(COORDINATOR_NAME, (*where[plan.brokers[0].name], *(hosts or ()))))
         others = dict.fromkeys(["operator", *map(checked_name, people or ())])
         for name in others:
             if name in where:

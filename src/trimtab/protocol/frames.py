@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -12,12 +12,20 @@ from trimtab.security.credentials import Credential
 
 Role: TypeAlias = Literal["broker", "client"]
 
+NAME_MAX_CHARS: Final = 256
+"""In the name of a client or broker, and in a session."""
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX_CHARS)]
+
 BATCH_MAX_COUNT: Final = 4_096
 """Messages in one frame; a window of a busy link."""
 
 Sendable: TypeAlias = AnyMessage | bytes
 """What travels in frames; bytes are a publication that is passed on as it came."""
 
+
+ELSEWHERE_MAX_COUNT: Final = 4_096
+"""Neighbours that a broker tells a client of."""
 
 Order: TypeAlias = Literal["publisher", "any"]
 """publisher: publications of one publisher arrive in the order in which it published them; any: each arrives once, in
@@ -44,14 +52,14 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
 
     version: int
     role: Role
-    name: str
-    session: str
+    name: Name
+    session: Name
     expects: int
-    resumes: str = ""
-    replica: str = ""
-    assists: str = ""
+    resumes: Name = ""
+    replica: Name = ""
+    assists: Name = ""
     reorders: bool = False
-    elsewhere: dict[str, str] = {}
+    elsewhere: Annotated[dict[Name, Name], msgspec.Meta(max_length=ELSEWHERE_MAX_COUNT)] = {}
     order: Order = "publisher"
     version_min: int = 0
     epoch: int = 1

@@ -21,12 +21,15 @@ import msgspec
 from trimtab.broker.flow.rate_limits import Store
 from trimtab.network.clock import now_s
 from trimtab.network.failover.replication_settings import ASSISTANT_MARK
+from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection
 from trimtab.network.network_plan import NetworkPlan
 from trimtab.network.security.audit import Audit
 from trimtab.network.security.authentication import Authentication
 from trimtab.network.security.certificate_files import WatchedFiles, broker_files, server_context
-from trimtab.protocol.events import Event, RightsChanged
+from trimtab.network.security.errors import SecurityFileError
+from trimtab.policies.registry import COORDINATOR_NAME
+from trimtab.protocol.events import Event, LinkRemoved, RightsChanged
 from trimtab.protocol.frames import Frame, Hello, LoginReply, LoginRequest, StatusRequest
 from trimtab.protocol.requests import SingleRequest
 from trimtab.protocol.snapshots import SnapshotRequest
@@ -71,27 +74,30 @@ class Gate:
         refuse: Callable[[Connection, str], None],
         happened: Callable[[Event], None],
     ) -> None:
-        """Read the files; raises ValueError or OSError with what is wrong."""
+        """Read the files; raises `SecurityFileError` with what is wrong."""
         self._name = name
         self._limits = plan.limits
         self._go_on = go_on
         self._refuse = refuse
         self._happened = happened
         self._callers: dict[Connection, _Caller] = {}
-        self._strange: dict[str, None] = {}
-        """Brokers that stand in no file and have greeted, where brokers prove nothing."""
+        self._strange: dict[str, float] = {}
+        """Brokers that stand in no file, where brokers prove nothing, and when they were last there."""
         settings = plan.security
         self.is_on = settings.is_on
-        self._brokers = frozenset({entry.name for entry in plan.brokers} | set(settings.brokers))
+        self._brokers = frozenset({entry.name for entry in plan.brokers} | {COORDINATOR_NAME, *settings.brokers})
         self._authentication: Authentication | None = None
         self._tls: WatchedFiles | None = None
         self._audit: Audit | None = None
         self._looked_s = 0.0
         if self.is_on:
             standbys = {f"{STAND_BY}{number}" for number in range(1, len(plan.standbys) + 1)}
-            self._authentication = Authentication(settings, plan.limits, self._brokers | standbys)
             folder = Path(settings.certificates)
-            self._tls = WatchedFiles(broker_files(folder, name), lambda: server_context(folder, name))
+            try:
+                self._authentication = Authentication(settings, plan.limits, self._brokers | standbys)
+                self._tls = WatchedFiles(broker_files(folder, name), lambda: server_context(folder, name))
+            except (OSError, ValueError) as error:
+                raise SecurityFileError(str(error)) from None
         if settings.audit:
             self._audit = Audit(Path(settings.audit), name)
 
@@ -169,7 +175,7 @@ class Gate:
         if hello.role != "broker" or connection.dialled or hello.name in self._brokers or hello.assists:
             return True
         if hello.name in self._strange or len(self._strange) < self._limits.strange_brokers_max_count:
-            self._strange[hello.name] = None
+            self._strange[hello.name] = now_s()
             return True
         self._refuse(connection, f"{hello.name[:100]} stands in no network file here, as do too many others")
         return False
@@ -333,9 +339,12 @@ class Gate:
 
     def look(self) -> None:
         """Read files again that have changed, and end what does not count any more."""
-        if self._authentication is None or now_s() < self._looked_s + LOOK_EVERY_S:
+        if now_s() < self._looked_s + LOOK_EVERY_S:
             return
         self._looked_s = now_s()
+        self._look_after_strange()
+        if self._authentication is None:
+            return
         if self._tls is not None:
             self._tls.look()
         has_changed = self._authentication.look()
@@ -351,6 +360,24 @@ class Gate:
                     caller.rights = rights
                     if connection.peer:
                         self._happened(RightsChanged(connection.peer, rights))
+
+    def _look_after_strange(self) -> None:
+        """A broker that nobody has named, and that has gone, is not waited for as one of the file is."""
+        if not self._strange:
+            return
+        present = {each.peer for each in self._callers}
+        for name, last_s in list(self._strange.items()):
+            if name in present:
+                self._strange[name] = now_s()
+            elif now_s() > last_s + self._limits.strange_broker_lease_s:
+                del self._strange[name]
+                self._happened(LinkRemoved(name))
+
+
+def stand_by_name(plan: NetworkPlan, address: Address) -> str:
+    """What the certificate of a process is called that stands by at an address."""
+    number = plan.standbys.index(address) + 1 if address in plan.standbys else 1
+    return f"{STAND_BY}{number}"
 
 
 def request_name(request: Asked) -> str:

@@ -103,6 +103,8 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     password_checks_waiting_max_count: int = 64
     strange_brokers_max_count: int = 64
     """Brokers that stand in no file, where brokers prove nothing."""
+    strange_broker_lease_s: float = 60.0
+    """One that is gone for longer is forgotten, with all that it has told."""
     clients_per_identity_max_count: int = 1_000
     """Clients of one identity at a broker."""
 
