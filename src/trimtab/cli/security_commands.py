@@ -267,3 +267,32 @@ def audit(
         mark = "" if each.is_allowed else "refused: "
         line = f"{at} {each.broker} {each.who or '(nobody asked)'} from {each.address}: {each.request} {each.details}"
         typer.echo(printable(f"{line} -> {mark}{each.result}"))
+
+
+def doctor(
+    network: Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Look through the configuration of a network for what would leave it open, or will stop working.
+
+    The exit code is 1 if something is wrong, 0 if there are only warnings. It looks at files of this host, and asks
+    nobody.
+
+    \b
+    Example:
+      trimtab doctor examples/secure.toml
+    """
+    import time
+
+    import msgspec
+
+    from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.security.doctor import examine
+
+    try:
+        findings = list(examine(read_network_file(network), time.time()))
+    except NetworkFileError as error:
+        refuse(printable(str(error)))
+    for finding in findings:
+        typer.echo(msgspec.json.encode(finding).decode() if as_json else printable(f"{finding.level}: {finding.text}"))
+    raise typer.Exit(int(any(finding.level == "wrong" for finding in findings)))
