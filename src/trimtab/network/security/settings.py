@@ -96,8 +96,8 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     requests_burst_count: int = 50
     requests_under_way_max_count: int = 16
     """Requests over one connection that wait for their answers."""
-    status_every_s: float = 0.1
-    """A status is made no more often; who asks in between hears the last one."""
+    statuses_per_s: float = 20.0
+    """A status takes up to a millisecond; who asks beyond this rate hears the last one again."""
     password_checks_max_count: int = 2
     """Checks of passwords at a time, each in a thread; each takes some tens of milliseconds."""
     password_checks_waiting_max_count: int = 64

@@ -357,7 +357,7 @@ class BrokerServer:
             case Hello() if not connection.peer:
                 self._greetings.came(connection, frame)
             case StatusRequest():
-                connection.send(StatusReply(self._telemetry.latest_status(self, self.limits.status_every_s)))
+                connection.send(StatusReply(self._telemetry.latest_status(self, self.limits.statuses_per_s)))
                 self._greetings.await_soon(connection)
             case _ if isinstance(frame, SingleRequest | SnapshotRequest):
                 self._greetings.await_no_more(connection)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.core import Broker
+from trimtab.broker.flow.rate_limits import Store
 from trimtab.broker.meters import LoadRecords
 from trimtab.load.indices import LoadIndices
 from trimtab.network.clock import now_s
@@ -25,6 +26,9 @@ RECORD_EVERY_S: Final = 1.0
 
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over so many ticks of the process: the last two seconds."""
+
+STATUSES_BURST_COUNT: Final = 50
+"""So many are made at once after a pause."""
 
 log = logging.getLogger("trimtab.broker")
 
@@ -48,7 +52,7 @@ class Telemetry:
         self._began_s = now_s()
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._status: BrokerStatus | None = None
-        self._status_made_s = 0.0
+        self._status_allowance = Store(STATUSES_BURST_COUNT, now_s())
 
     def tick(self, time_s: float) -> None:
         """Look at rates, queues and memory, at steady times."""
@@ -79,11 +83,12 @@ class Telemetry:
             log.error("%s: nothing more is recorded: %s", self._broker.name, error)
             self._recorder = None
 
-    def latest_status(self, server: BrokerServer, every_s: float) -> BrokerStatus:
-        """How the broker is, or was a moment ago: many may ask."""
-        time_s = now_s()
-        if self._status is None or time_s >= self._status_made_s + every_s:
-            self._status, self._status_made_s = self.status(server), time_s
+    def latest_status(self, server: BrokerServer, rate_per_s: float) -> BrokerStatus:
+        """How the broker is; where many ask, how it was a moment ago."""
+        wait_s = self._status_allowance.wait_s(rate_per_s, STATUSES_BURST_COUNT, now_s())
+        if self._status is None or wait_s <= 0:
+            self._status_allowance.spend(1)
+            self._status = self.status(server)
         return self._status
 
     def status(self, server: BrokerServer) -> BrokerStatus:
