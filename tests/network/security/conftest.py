@@ -11,7 +11,7 @@ from trimtab.network.admin.local_network import Network
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> SecureNetwork:
-    return SecureNetwork(tmp_path_factory.mktemp("secure"), 'operator = "certs/operator.toml"')
+    return SecureNetwork(tmp_path_factory.mktemp("secure"))
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,7 @@ class SecureNetwork:
             passwords = "passwords.txt"
             tokens = "keys.json"
             anonymous = {"true" if anonymous else "false"}
+            operator = "certs/operator.toml"
             {more}
             """
         )

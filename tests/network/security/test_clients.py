@@ -193,7 +193,7 @@ def test_a_client_moves_with_its_identity(network: Network, secure: SecureNetwor
 
 
 def test_certificates_are_read_again_without_a_restart(tmp_path: Path) -> None:
-    secure = SecureNetwork(tmp_path, 'operator = "certs/operator.toml"')
+    secure = SecureNetwork(tmp_path)
 
     def serial(address: str) -> int:
         import socket

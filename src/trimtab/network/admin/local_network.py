@@ -291,6 +291,8 @@ class Network:
         try:
             who = commander(self.plan.security.operator)
             status = run_aside(ask_status(self.plan.broker(name).listen, caller=who))
+        except NotPermittedError:
+            raise
         except (OSError, TimeoutError):
             return False
         if not self._has_begun and name in self._processes and status.pid != self._processes[name].pid:
