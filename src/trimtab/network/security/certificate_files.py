@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from trimtab.network.security.errors import SecurityFileError
+
 AUTHORITY_FILE: Final = "authority.pem"
 
 log = logging.getLogger("trimtab.security")
@@ -20,7 +22,7 @@ log = logging.getLogger("trimtab.security")
 Made = TypeVar("Made")
 
 
-class CertificateFileError(ValueError):
+class CertificateFileError(SecurityFileError):
     """Certificates that cannot be used; the message names the file and what is wrong."""
 
 
