@@ -6,7 +6,6 @@ trimtab lab compare padres-local --policies none,padres --policy examples/own_po
 from trimtab.language import Filter
 from trimtab.policies.api import Announce, Heard, Listen, MoveClient, Tell, Woken
 
-EVERY_S = 10.0
 LOADS = Filter.parse("[class,eq,'EVEN'],[broker,isPresent,''],[load,isPresent,0]")
 
 
@@ -14,11 +13,11 @@ class Even:
     name = "even"
     observes = False  # it need not see every publication
 
-    def __init__(self, rng):
-        self.rng, self.loads, self.next_s = rng, {}, None
+    def __init__(self, rng, every_s=10.0):  # [policy.Even] in a file, or --set policy.Even.every_s=5, says otherwise
+        self.rng, self.every_s, self.loads, self.next_s = rng, every_s, {}, None
 
     def start(self, host, now_s):
-        self.host, self.next_s = host, now_s + EVERY_S
+        self.host, self.next_s = host, now_s + self.every_s
         return [Announce(LOADS), Listen("loads", LOADS)]
 
     def handle(self, event, now_s):
@@ -26,7 +25,7 @@ class Even:
             self.loads[event.values["broker"]] = event.values["load"]
         if not isinstance(event, Woken):
             return []
-        self.next_s = now_s + EVERY_S
+        self.next_s = now_s + self.every_s
         if len(self.host.neighbours()) != 1:
             return []  # subscribers are served by brokers at the edge
         load = self.host.load(now_s)

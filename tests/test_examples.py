@@ -19,8 +19,8 @@ def test_the_scenario_levels_itself_and_loses_nothing() -> None:
     }
     for summary in summaries.values():
         assert summary.violations == []
-        assert summary.faults_count == {"cut": 1}
-    none, fast = summaries["none"].balance, summaries["padres-fast"].balance
+        assert summary.details.faults == {"cut": 1}
+    none, fast = summaries["none"].details.balance, summaries["padres-fast"].details.balance
     assert none is not None
     assert fast is not None
     assert none.overloaded_broker_seconds > 400

@@ -300,3 +300,20 @@ def test_a_dataset_is_partitioned_by_a_field_and_by_days(active: ActiveData, tmp
     active.datasets["p"].store.compact()
     check()
     assert rows(active, "SELECT count(*) AS n FROM P WHERE at < '2026-05-02T00:00:00Z'") == [{"n": 4}]
+
+
+def test_an_evolving_dataset_gets_the_fields_that_a_feed_brings(active: ActiveData) -> None:
+    active.run("CREATE ACTIVE DATASET E (id STRING) KEY id EVOLVING; CREATE FEED e INTO E FROM HTTP; START FEED e")
+    answer = active.feed("e", [{"id": "a", "n": 1, "tags": ["x"]}, {"id": "b", "n": 2.5, "at": {"x": 1}}, {"id": "c"}])
+    assert (answer.accepted, answer.rejected) == (3, 0)
+    assert active.feed("e", [{"id": "d", "n": "text"}, {"id": "e", "what?": 1}]).rejected == 2
+    assert [(field.name, field.type) for field in active.datasets["e"].entry.fields[1:]] == [
+        ("n", "DOUBLE"),
+        ("tags", "ARRAY<STRING>"),
+        ("at", "STRUCT<x: BIGINT>"),
+    ]
+    assert rows(active, "SELECT n, tags FROM E ORDER BY id") == [
+        {"n": 1.0, "tags": ["x"]},
+        {"n": 2.5, "tags": None},
+        {"n": None, "tags": None},
+    ]

@@ -56,6 +56,9 @@ class Notebook:
     def left_unheard(self, client: str, undelivered: Iterable[Publish]) -> None:
         self.told.append(("unheard", client, *(message.sequence for message in undelivered)))
 
+    def came(self, client: str, old_broker: str, cause: str, now_s: float) -> None:
+        self.told.append(("came", client, old_broker, cause, now_s))
+
     def may_come_late(self, publisher: str, first: int, last: int) -> None:
         self.told.append(("late", publisher, first, last))
 

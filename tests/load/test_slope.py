@@ -60,6 +60,17 @@ def test_a_broker_that_never_matched_goes_by_what_is_known_of_its_machine() -> N
     assert told.matching_delay_s == pytest.approx(0.001)
 
 
+def test_what_is_known_of_a_machine_is_not_measured_again() -> None:
+    """All 100 clients have left a third of the window ago, and since then nothing came: the mean delay is theirs."""
+    meter = SlopeMeter(window_s=30.0, known_s=0.0001)
+    meter.saw(100, 0.0)
+    meter.saw(0, 50.0)
+    meter.saw(75, 60.0)
+    told = meter.with_slope(msgspec.structs.replace(BROKER, matching_delay_s=0.01, subscription_count=75), 60.0)
+    assert told.matching_delay_slope_s == 0.0001
+    assert told.matching_delay_s == pytest.approx(0.0075)
+
+
 def test_a_broker_that_matches_nothing_any_more_goes_by_what_it_measured_last() -> None:
     meter = SlopeMeter(window_s=30.0)
     meter.saw(100, 0.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 from trimtab import Client, Filter, Network
 from trimtab.cli.main import app
 from trimtab.network.admin.local_network import plan_text
+from trimtab.network.client.subscription import Delivery
 from trimtab.network.loops import run
 
 WITHIN_S = 40.0
@@ -40,6 +42,42 @@ async def delivered(network: Network, near: str, far: str, value: int) -> int:
 def check_delivery(network: Network, near: str, far: str, value: int) -> None:
     """What is published at one broker comes to another."""
     assert run(asyncio.wait_for(delivered(network, near, far, value), WITHIN_S)) == value
+
+
+class Numbers:
+    """A publisher of numbers at one broker, and what a subscriber to them at another has got."""
+
+    def __init__(self, publisher: Client, subscriber: Client) -> None:
+        self.publisher = publisher
+        self.subscriber = subscriber
+        self.got: list[int] = []
+
+    def take(self, delivery: Delivery) -> None:
+        """One more."""
+        self.got.append(int(str(delivery.publication["n"])))
+
+    async def publish(self, numbers: Iterable[int]) -> None:
+        """Publish these."""
+        for number in numbers:
+            await self.publisher.publish({"n": number})
+
+    async def arrived(self, count: int) -> None:
+        """Wait until so many have come."""
+        while len(self.got) < count:
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def numbers_from(network: Network, near: str, far: str) -> AsyncIterator[Numbers]:
+    """Publisher P and subscriber S, until both are closed."""
+    async with (
+        await Client.connect(network.address(near), "P") as publisher,
+        await Client.connect(network.address(far), "S") as subscriber,
+    ):
+        numbers = Numbers(publisher, subscriber)
+        await publisher.advertise(Filter.parse("n >= 0"))
+        await subscriber.subscribe(Filter.parse("n >= 0"), callback=numbers.take)
+        yield numbers
 
 
 def trimtab(*arguments: str) -> Result:

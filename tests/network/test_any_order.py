@@ -88,7 +88,7 @@ def test_an_assistant_without_reordering_loses_nothing() -> None:
                         count += 1
                     await asyncio.sleep(0.1)
                     status = await ask_status(Address.parse(network.address("B1")))
-                    if not ends_at and any(each.outcome == "assisted" for each in status.failures):
+                    if not ends_at and any(each.outcome == "assisted" for each in status.assistances):
                         ends_at = count + 300
                 while len(numbers) < count:
                     await asyncio.sleep(0.02)

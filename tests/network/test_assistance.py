@@ -94,13 +94,13 @@ def test_a_congested_broker_is_assisted_and_publications_stay_in_order() -> None
 
         async def is_enough(count: int) -> bool:
             status = await ask_status(Address.parse(network.address("B1")))
-            if not assisted_at and any(each.outcome == "assisted" for each in status.failures):
+            if not assisted_at and any(each.outcome == "assisted" for each in status.assistances):
                 assisted_at.append(count)
             return bool(assisted_at) and count >= assisted_at[0] + 300
 
         count, numbers = run_loop(asyncio.wait_for(publish_until(network, is_enough), WITHIN_S))
         assert numbers == list(range(count))
-        [failure] = status_of(network, "B1").failures
+        [failure] = status_of(network, "B1").assistances
         assert (failure.broker, failure.why, failure.outcome) == ("B2", "congestion", "assisted")
         assert {peer.name for peer in status_of(network, "B3").peers} == {"B2", "B2~"}
         assert status_of(network, "B2").publications_in_count < count  # the rest went through the assistant
@@ -136,7 +136,7 @@ def test_an_assistant_is_killed_and_nothing_safe_is_lost() -> None:
 
         async def is_enough(count: int) -> bool:
             status = await ask_status(Address.parse(network.address("B1")))
-            if not killed_at and any(each.outcome == "assisted" for each in status.failures):
+            if not killed_at and any(each.outcome == "assisted" for each in status.assistances):
                 await asyncio.sleep(1.0)
                 os.kill(pid_of_assistant(network), signal.SIGKILL)
                 killed_at.append(count)

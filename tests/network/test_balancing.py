@@ -18,6 +18,7 @@ from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions,
 from trimtab.operations.load.live_load import LoadRun
 from trimtab.operations.load.load_report import LoadOptions, LoadReport
 from trimtab.policies.padres.config import PadresConfig
+from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.records import MoveRecord
 from trimtab.records.files import RecordFiles, read_records
 
@@ -56,8 +57,8 @@ def cluster() -> NetworkPlan:
         for (name, cpu_mhz), port in zip(CPU_MHZ.items(), ports, strict=True)
     ]
     links = [LinkEntry("B0", name) for name in ("B1", "B2", "B3")]
-    options = NetworkOptions(enforce_capacities=True, policy="padres", meter_window_s=2.0)
-    return NetworkPlan(tuple(brokers), tuple(links), options, QUICK)
+    options = NetworkOptions(enforce_capacities=True, meter_window_s=2.0)
+    return NetworkPlan(tuple(brokers), tuple(links), options, PolicyChoice.of("padres", padres=QUICK))
 
 
 @pytest.fixture

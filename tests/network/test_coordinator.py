@@ -36,7 +36,7 @@ def network_file(tmp_path: Path) -> Path:
     ]
     links = [f'[[link]]\nbetween = ["B1", "{other}"]\n' for other in ("B2", "B3")]
     path = tmp_path / "network.toml"
-    path.write_text("\n".join(['[network]\npolicy = "coordinated"\n', *brokers, *links]))
+    path.write_text("\n".join(['[policy]\nname = "coordinated"\n', *brokers, *links]))
     return path
 
 
@@ -204,4 +204,4 @@ def test_a_network_without_the_policy_is_refused(tmp_path: Path) -> None:
         "plain.toml:4: site: expected two numbers, [X, Y]" in CliRunner().invoke(app, ["coordinator", str(path)]).output
     )
     path.write_text('[[broker]]\nname = "B1"\nlisten = "127.0.0.1:7001"\n')
-    assert 'policy = "coordinated"' in CliRunner().invoke(app, ["coordinator", str(path)]).output
+    assert 'name = "coordinated"' in CliRunner().invoke(app, ["coordinator", str(path)]).output

@@ -10,6 +10,7 @@ from trimtab.network.client.subscription import Delivery
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.records import MoveRecord
 
@@ -29,8 +30,8 @@ def cluster() -> NetworkPlan:
         for (name, bandwidth_mbps), port in zip(BANDWIDTHS_MBPS.items(), ports, strict=True)
     ]
     links = (LinkEntry("Bh", "b0"), LinkEntry("Bh", "b1"))
-    options = NetworkOptions(enforce_capacities=True, policy="delay", meter_window_s=1.0)
-    return NetworkPlan(tuple(brokers), links, options)
+    options = NetworkOptions(enforce_capacities=True, meter_window_s=1.0)
+    return NetworkPlan(tuple(brokers), links, options, PolicyChoice("delay"))
 
 
 class Warnings:

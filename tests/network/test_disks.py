@@ -9,6 +9,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from tests.network.running import numbers_from
 from trimtab import Client, Filter, GapNotice, Network
 from trimtab.broker.log.log_format import scan
 from trimtab.cli.main import app
@@ -37,32 +38,22 @@ def test_a_flipped_bit_in_the_log_costs_one_publication_and_is_in_the_status(tmp
         notices: list[GapNotice] = []
 
         async def work() -> list[int]:
-            numbers: list[int] = []
-            publisher = await Client.connect(network.address("B1"), "P")
-            subscriber = await Client.connect(network.address("B2"), "S")
-            await publisher.advertise(Filter.parse("n >= 0"))
-            await subscriber.subscribe(
-                Filter.parse("n >= 0"), callback=lambda each: numbers.append(int(str(each.publication["n"])))
-            )
-            os.kill(network.pid("B2"), signal.SIGSTOP)  # from here on nothing reaches the subscriber
-            for number in range(200):
-                await publisher.publish({"n": number})
-            await publisher.drain()
-            assert numbers == []
-            subscriber.on_gap = notices.append
-            for broker in ("B1", "B2"):
-                network.kill_broker(broker)
-            damage_a_publication(tmp_path / "B1", 77)
-            assert CliRunner().invoke(app, ["log", "verify", str(tmp_path)]).exit_code == 1
-            for broker in ("B1", "B2"):
-                network.start_broker(broker)
-            await publisher.publish({"n": 200})
-            while len(numbers) < 200:
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(0.3)  # what comes twice would come now
-            for client in (publisher, subscriber):
-                await client.close()
-            return numbers
+            async with numbers_from(network, "B1", "B2") as numbers:
+                os.kill(network.pid("B2"), signal.SIGSTOP)  # from here on nothing reaches the subscriber
+                await numbers.publish(range(200))
+                await numbers.publisher.drain()
+                assert numbers.got == []
+                numbers.subscriber.on_gap = notices.append
+                for broker in ("B1", "B2"):
+                    network.kill_broker(broker)
+                damage_a_publication(tmp_path / "B1", 77)
+                assert CliRunner().invoke(app, ["log", "verify", str(tmp_path)]).exit_code == 1
+                for broker in ("B1", "B2"):
+                    network.start_broker(broker)
+                await numbers.publish([200])
+                await numbers.arrived(200)
+                await asyncio.sleep(0.3)  # what comes twice would come now
+            return numbers.got
 
         assert run_loop(asyncio.wait_for(work(), WITHIN_S)) == [*range(77), *range(78, 201)]
         named = [(each.publisher, each.first, each.last) for each in notices if each.publisher]

@@ -47,7 +47,7 @@ def test_a_changed_program_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_changed_network_file_is_read_and_one_that_is_wrong_refuses_the_restart(tmp_path: Path) -> None:
     file = tmp_path / "network.toml"
     plan = Network.of(["B1", "B2"], [("B1", "B2")]).plan
-    file.write_text(plan_text(plan).replace('policy = "none"', 'policy = "padres"'), encoding="utf-8")
+    file.write_text(plan_text(plan).replace('name = "none"', 'name = "padres"'), encoding="utf-8")
     with Network.from_file(file) as network:
         sessions = {name: status.session for name, status in network.status().items() if status is not None}
         file.write_text(plan_text(plan), encoding="utf-8")

@@ -15,7 +15,8 @@ from trimtab.network.admin.local_network import ask_all, free_ports
 from trimtab.network.links.address import Address
 from trimtab.network.links.round_trips import measure_round_trips
 from trimtab.network.loops import run as run_loop
-from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan
+from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkPlan
+from trimtab.policies.registry import PolicyChoice
 from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.records.files import read_records
 
@@ -42,7 +43,7 @@ def line(policy: str) -> NetworkPlan:
     ports = free_ports(len(names))
     brokers = [BrokerEntry(name, Address("127.0.0.1", port)) for name, port in zip(names, ports, strict=True)]
     links = [LinkEntry(first, second) for first, second in pairwise(names)]
-    return NetworkPlan(tuple(brokers), tuple(links), NetworkOptions(policy=policy), relocation=QUICK)
+    return NetworkPlan(tuple(brokers), tuple(links), policy=PolicyChoice.of(policy, relocation=QUICK))
 
 
 async def published_and_heard(network: Network, publishes_at: str, listens_at: str) -> tuple[Client, Client]:
@@ -125,7 +126,7 @@ def test_in_clusters_a_publisher_moves_by_itself_to_the_head_whose_edge_broker_h
     ports = free_ports(len(names))
     brokers = [BrokerEntry(name, Address("127.0.0.1", port)) for name, port in zip(names, ports, strict=True)]
     links = [LinkEntry(first, second) for first, second in pairs]
-    plan = NetworkPlan(tuple(brokers), tuple(links), NetworkOptions(policy="padres+grape-load100"), relocation=QUICK)
+    plan = NetworkPlan(tuple(brokers), tuple(links), policy=PolicyChoice.of("padres+grape-load100", relocation=QUICK))
 
     async def work(network: Network) -> None:
         publisher, subscriber = await published_and_heard(network, "H1", "E21")

@@ -74,7 +74,9 @@ def test_a_table_without_records_has_its_columns(tmp_path: Path, table: str) -> 
 
 
 def test_an_unknown_table_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(RecordsError, match="'speed' is not a table; expected one of load, deliveries, moves, gaps, "):
+    with pytest.raises(
+        RecordsError, match="'speed' is not a table; expected one of load, deliveries, moves, arrivals, gaps, "
+    ):
         read_records(tmp_path, "speed")
 
 

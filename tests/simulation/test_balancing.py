@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter
-from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.registry import agents_of
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.scenarios.run import ScenarioRun
@@ -17,13 +16,13 @@ def test_the_first_minutes_of_the_local_experiment_relieve_the_weakest_broker_an
     levelled = ScenarioRun(read_scenario("padres-local", few), 1).run()
     left_alone = ScenarioRun(read_scenario("padres-local", {**few, "policy": "none"}), 1).run()
     assert levelled.violations == [] and left_alone.violations == []
-    assert levelled.balance is not None and left_alone.balance is not None
-    assert left_alone.balance.subscribers_by_broker["B1"] == 600
-    assert sum(levelled.balance.subscribers_by_broker.values()) == 600
-    assert levelled.balance.subscribers_by_broker["B1"] < 350
-    assert levelled.moves_count == levelled.balance.moves > 200
-    assert sum(levelled.balance.sessions_by_kind.values()) > 1
-    assert levelled.balance.overloaded_broker_seconds < left_alone.balance.overloaded_broker_seconds
+    assert levelled.details.balance is not None and left_alone.details.balance is not None
+    assert left_alone.details.balance.subscribers_by_broker["B1"] == 600
+    assert sum(levelled.details.balance.subscribers_by_broker.values()) == 600
+    assert levelled.details.balance.subscribers_by_broker["B1"] < 350
+    assert levelled.moves == levelled.moves > 200
+    assert sum(levelled.details.balance.sessions_by_kind.values()) > 1
+    assert levelled.details.balance.overloaded_broker_seconds < left_alone.details.balance.overloaded_broker_seconds
 
 
 def test_the_same_seed_balances_the_same_way() -> None:
@@ -38,7 +37,7 @@ def test_a_publisher_that_came_to_an_edge_broker_goes_to_its_cluster_head_before
     world = World(1)
     for name in ("B0", "B1", "B2"):
         neighbours = ("B1", "B2") if name == "B0" else ("B0",)
-        world.add_broker(BrokerConfig(name, neighbours=neighbours), agents=agents_of("padres", name, 1, PadresConfig()))
+        world.add_broker(BrokerConfig(name, neighbours=neighbours), agents=agents_of("padres", name, 1))
     world.add_link("B0", "B1")
     world.add_link("B0", "B2")
     for name in ("quotes", "busy", "reader"):
@@ -73,7 +72,7 @@ def test_a_policy_that_is_switched_on_levels_a_network_that_runs_and_switched_of
     def switch(policy: str) -> None:
         moves.append(run.world.moves_count)
         for name, host in run.world.brokers.items():
-            host.change_agents(agents_of(policy, name, 1, scenario.padres))
+            host.change_agents(agents_of(scenario.policy.named(policy), name, 1))
 
     run.world.at(20.0, switch, "padres")
     run.world.at(150.0, switch, "naive")
@@ -82,5 +81,5 @@ def test_a_policy_that_is_switched_on_levels_a_network_that_runs_and_switched_of
     summary = run.run()
     assert summary.violations == []
     assert moves[0] == 0 and moves[1] > 20
-    assert summary.moves_count == moves[-1]
-    assert summary.balance is not None and summary.balance.subscribers_by_broker["B1"] < 180
+    assert summary.moves == moves[-1]
+    assert summary.details.balance is not None and summary.details.balance.subscribers_by_broker["B1"] < 180

@@ -8,17 +8,18 @@ from statistics import fmean
 import msgspec
 import pytest
 
+from trimtab.policies.registry import PolicyChoice
+from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.simulation.relocation.run import RelocationRun
 from trimtab.simulation.relocation.scenario import (
     RelocationScenario,
     broker_names,
     distance,
     links_of,
-    parse_relocation,
-    shipped_relocation_scenarios,
 )
 from trimtab.simulation.relocation.summary import RelocationSummary, reductions
-from trimtab.simulation.scenarios.scenario import ScenarioError
+from trimtab.simulation.scenarios.documents import ScenarioError, parse_document
+from trimtab.simulation.scenarios.kinds import load, points_of
 from trimtab.simulation.workloads.quotes import generate_quotes
 from trimtab.simulation.workloads.rated import (
     Distribution,
@@ -46,7 +47,7 @@ PUBLICATIONS = [rated_publication(quote) for quote in generate_quotes(Random(3),
 
 
 def run(policy: str, seed: int = 1, **changes: object) -> RelocationSummary:
-    return RelocationRun(msgspec.structs.replace(SMALL, policy=policy, **changes), seed).run()
+    return RelocationRun(msgspec.structs.replace(SMALL, policy=PolicyChoice(policy), **changes), seed).run()
 
 
 def test_sixty_three_brokers_make_a_balanced_tree_with_fan_out_two() -> None:
@@ -95,23 +96,25 @@ def test_publishers_move_to_the_only_broker_with_subscribers(policy: str) -> Non
     still, moving = run("none", spread=1), run(policy, spread=1)
     assert still.moves == 0
     assert moving.moves >= 3
-    assert moving.hops_mean == pytest.approx(1.0), "a delivery goes through one broker"
+    assert moving.details.hops_mean == pytest.approx(1.0), "a delivery goes through one broker"
     less = reductions(moving, still)
     assert less["message_rate_mean_per_s"] > 50
     assert less["delivery_delay_mean_s"] > 30
     assert (moving.lost, moving.duplicated, moving.reordered, moving.violations) == (0, 0, 0, [])
-    assert moving.deliveries_count == still.deliveries_count
+    assert moving.deliveries == still.deliveries
 
 
 def test_a_publisher_moves_once_where_nothing_changes() -> None:
     moving = run("grape-load100", spread=1)
-    assert moving.moves_per_publisher_max == 1
-    assert moving.selections_count > moving.moves, "new evidence is gathered, and says that nothing is to be done"
+    assert moving.details.moves_per_publisher_max == 1
+    assert moving.details.selections_count > moving.moves, (
+        "new evidence is gathered, and says that nothing is to be done"
+    )
 
 
 def test_without_relocation_nothing_is_traced() -> None:
     still = run("none")
-    assert (still.traced_count, still.control_messages, still.overhead_ratio) == (0, {}, 0.0)
+    assert (still.details.traced_count, still.details.control_messages, still.details.overhead_ratio) == (0, {}, 0.0)
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
@@ -121,27 +124,27 @@ def test_the_same_seed_gives_the_same_history() -> None:
 def test_padres_and_grape_run_at_the_same_time() -> None:
     both = run("padres+grape-load100", brokers_count=7)
     assert (both.lost, both.duplicated, both.reordered, both.violations) == (0, 0, 0, [])
-    assert both.selections_count > 0
+    assert both.details.selections_count > 0
 
 
-@pytest.mark.parametrize("name", shipped_relocation_scenarios())
-def test_shipped_scenarios_have_the_papers_tree(name: str) -> None:
-    _, scenarios = parse_relocation(shipped_relocation_scenarios()[name], name)
+@pytest.mark.parametrize("name", [f"relocation-{name}" for name in ("clustered", "random", "trigger", "weights")])
+def test_bundled_scenarios_have_the_papers_tree(name: str) -> None:
+    scenarios = [point.scenario for point in load(name).points]
     assert {(each.brokers_count, each.fan_out) for each in scenarios} == {(63, 2)}
     assert all(each.description for each in scenarios)
 
 
 def test_the_weights_go_from_load100_to_delay100_over_the_ones() -> None:
-    _, scenarios = parse_relocation(shipped_relocation_scenarios()["relocation-weights"], "weights")
-    policies = [each.policy for each in scenarios]
+    scenarios = [point.scenario for point in load("relocation-weights").points]
+    policies = [each.policy.name for each in scenarios]
     assert (policies[0], policies[-1]) == ("grape-load100", "grape-delay100")
     assert {"grape-load1", "grape-delay1"} <= set(policies)
 
 
 def test_pop_tags_half_of_the_threshold_within_a_window() -> None:
-    _, scenarios = parse_relocation(shipped_relocation_scenarios()["relocation-trigger"], "trigger")
+    scenarios = [point.scenario for point in load("relocation-trigger").points]
     for each in scenarios:
-        config = each.config()
+        config = each.choice.config(RelocationConfig)
         assert config.pop_window_count == each.threshold // 2
         assert config.pop_threshold_count == config.grape_threshold_count == each.threshold
 
@@ -151,11 +154,11 @@ def test_pop_tags_half_of_the_threshold_within_a_window() -> None:
     [
         ({"spread": "64"}, "spread 64 is not between 1 and 63"),
         ({"policy": "grape-load101"}, "no policy is called grape-load101"),
-        ({"workload": "spread"}, "Invalid enum value 'spread'"),
+        ({"workload": "spread"}, "workload: expected one of clustered, random"),
         ({"duration_s": "60"}, "leaves no time"),
-        ({"speed": "1"}, "unknown field `speed`"),
+        ({"speed": "1"}, "speed: there is no such key"),
     ],
 )
 def test_a_mistake_is_named(overrides: dict[str, str], says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
-        parse_relocation('kind = "relocation"', "my.toml", overrides)
+        points_of(parse_document('kind = "relocation"', "my.toml"), overrides)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.simulation.scenarios.scenario import ScenarioError, parse_scenario
-from trimtab.simulation.scenarios.study import QUICK_DURATION_S, find_study, parse_study, scenario_at, shipped_studies
+from trimtab.policies.padres.config import PadresConfig
+from trimtab.simulation.scenarios.documents import ScenarioError, parse_document
+from trimtab.simulation.scenarios.scenario import parse_scenario
+from trimtab.simulation.scenarios.study import QUICK_DURATION_S, find_study, scenario_at, study_of
 from trimtab.simulation.scenarios.study_metrics import heads_by_edge
 
 NINE = (
@@ -25,12 +27,11 @@ NINE = (
 
 @pytest.mark.parametrize("name", NINE)
 def test_every_point_of_the_studies_of_section_5_3_is_a_scenario(name: str) -> None:
-    assert name in shipped_studies()
     study = find_study(name)
     assert study is not None and study.figure
     for point in range(len(study.values)):
         scenario = scenario_at(study, point)
-        assert scenario.balance is not None and scenario.policy == "padres"
+        assert scenario.balance is not None and scenario.policy.name == "padres"
         assert scenario.balance.joined_s == scenario.subscribers[0].join_s[1]
         assert scenario.balance.change_s >= scenario.duration_s
         assert scenario.subscribers[0].broker in heads_by_edge(scenario)
@@ -40,7 +41,8 @@ def test_lists_of_the_grid_change_together_and_overrides_come_last() -> None:
     study = find_study("padres-local-threshold")
     assert study is not None
     scenario = scenario_at(study, 5)
-    assert (scenario.padres.local_ratio_threshold, scenario.padres.local_delay_threshold) == (0.2, 0.2)
+    config = scenario.policy.config(PadresConfig)
+    assert (config.local_ratio_threshold, config.local_delay_threshold) == (0.2, 0.2)
     assert scenario_at(study, 0, quick=True).duration_s == QUICK_DURATION_S
     assert scenario_at(study, 0, {"duration_s": "7"}, quick=True).duration_s == 7
 
@@ -87,27 +89,46 @@ def test_wrong_clusters_are_refused(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("base = 1", "Expected `str`"),
+        ('kind = "study"\nbase = 1\nparameter = "x"\n[grid]', "base: expected a text, not a whole number"),
         ("base =", "Invalid value"),
-        ('base = "stock-small"\nparameter = "x"\n[grid]', "at least one key"),
-        ('base = "nothing"\nparameter = "x"\n[grid]\nseed = [1]', "no scenario is called nothing"),
-        ('base = "stock-small"\nparameter = "x"\n[grid]\nseed = [1]\nduration_s = [1, 2]', "duration_s has 2 values"),
+        ('kind = "study"\nbase = "stock-small"\nparameter = "x"\n[grid]', "at least one key"),
         (
-            f'base = "stock-small"\nparameter = "x"\n[grid]\nseed = [1]\n{FIGURE}',
+            'kind = "study"\nbase = "nothing"\nparameter = "x"\n[grid]\nseed = [1]',
+            "base: nothing: neither a file",
+        ),
+        (
+            'kind = "study"\nbase = "stock-small"\nparameter = "x"\n[grid]\nseed = [1]\nduration_s = [1, 2]',
+            "duration_s: 2 values where seed has 1",
+        ),
+        (
+            f'kind = "study"\nbase = "stock-small"\nparameter = "x"\n[grid]\nseed = [1]\n{FIGURE}',
             "no metric y; expected one of converged_at_s",
         ),
     ],
 )
 def test_wrong_studies_are_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ScenarioError, match=reason):
-        parse_study(text, "my.toml")
+        study_of(parse_document(text, "my.toml"))
 
 
-def test_a_file_is_a_study_if_it_has_a_base(tmp_path: Path) -> None:
+def test_a_file_is_a_study_if_it_says_so(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text('base = "stock-small"\nparameter = "seconds"\n[grid]\nduration_s = [1, 2]')
+    file.write_text('kind = "study"\nbase = "stock-small"\nparameter = "seconds"\n[grid]\nduration_s = [1, 2]')
     study = find_study(str(file))
     assert study is not None
     assert (study.name, study.values) == ("mine", [1, 2])
     assert find_study("stock-small") is None
-    assert find_study(str(tmp_path / "nothing")) is None
+    file.write_text('base = "stock-small"\nparameter = "seconds"\n[grid]\nduration_s = [1, 2]')
+    with pytest.raises(ScenarioError, match=r'mine\.toml:2: parameter: a study says kind = "study"'):
+        find_study(str(file))
+
+
+def test_the_base_of_a_study_is_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine.toml").write_text('base = "figure-2-2"\nduration_s = 5.0')
+    file = tmp_path / "study.toml"
+    file.write_text('kind = "study"\nbase = "folder/mine.toml"\nparameter = "seconds"\n[grid]\nduration_s = [1, 2]')
+    study = find_study(str(file))
+    assert study is not None
+    assert [scenario_at(study, point).duration_s for point in (0, 1)] == [1, 2]
+    assert len(scenario_at(study, 0).broker) == 4

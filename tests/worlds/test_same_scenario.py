@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
-from trimtab.language import Filter, Publication
-from trimtab.network.admin.local_network import Network
-from trimtab.network.client.client import Client
-from trimtab.network.client.subscription import Subscription
+from trimtab.cli.main import app
+from trimtab.operations.live_scenario import run_live
 from trimtab.protocol.effects import Deliver
-from trimtab.simulation.scenarios.run import ScenarioRun
-from trimtab.simulation.scenarios.scenario import (
-    PublisherPart,
-    PublishPart,
-    Scenario,
-    SubscriberPart,
-    parse_scenario,
-    read_scenario,
-)
+from trimtab.simulation.scenarios.messages import MovePart, Scenario
+from trimtab.simulation.scenarios.run import MessagesSummary, ScenarioRun
+from trimtab.simulation.scenarios.scenario import parse_scenario, read_scenario
 
-WITHIN_S = 20.0
 Deliveries = dict[str, list[tuple[str, int]]]
 
+SAME = (
+    "scenario",
+    "kind",
+    "seed",
+    "policy",
+    "brokers",
+    "clients",
+    "publications",
+    "deliveries",
+    "lost",
+    "duplicated",
+    "reordered",
+    "moves",
+)
+
 THREE_BROKERS = """
-duration_s = 20.0
+duration_s = 5.0
 
 [[broker]]
 name = "left"
@@ -45,30 +53,30 @@ between = ["right", "middle"]
 [[publisher]]
 name = "quotes"
 broker = "left"
-at_s = 1.0
+at_s = 0.5
 advertise = "[class,eq,'STOCK'],[symbol,isPresent,''],[volume,isPresent,0]"
 
 [[publisher]]
 name = "news"
 broker = "right"
-at_s = 1.0
+at_s = 0.5
 advertise = "[class,eq,'NEWS'],[symbol,isPresent,'']"
 
 [[subscriber]]
 name = "everything"
 broker = "middle"
-at_s = 2.0
+at_s = 1.0
 filters = ["class = 'STOCK'", "class = 'NEWS'"]
 
 [[subscriber]]
 name = "yahoo"
 broker = "right"
-at_s = 3.0
+at_s = 1.5
 filters = ["symbol = 'YHOO'"]
 
 [[publish]]
 publisher = "quotes"
-at_s = 5.0
+at_s = 2.5
 publications = [
     "[class,'STOCK'],[symbol,'YHOO'],[volume,5]",
     "[class,'STOCK'],[symbol,'IBM'],[volume,9]",
@@ -78,83 +86,88 @@ publications = [
 [[subscriber]]
 name = "large"
 broker = "left"
-at_s = 6.0
+at_s = 3.0
 filters = ["class = 'STOCK' AND volume > 4"]
 
 [[publish]]
 publisher = "news"
-at_s = 7.0
+at_s = 3.5
 publications = ["[class,'NEWS'],[symbol,'YHOO']", "[class,'NEWS'],[symbol,'IBM']"]
 
 [[publish]]
 publisher = "quotes"
-at_s = 8.0
+at_s = 4.0
 publications = ["[class,'STOCK'],[symbol,'IBM'],[volume,7]", "[class,'STOCK'],[symbol,'YHOO'],[volume,2]"]
 """
 
 
-def simulated(scenario: Scenario) -> Deliveries:
+def simulated(scenario: Scenario) -> tuple[Deliveries, MessagesSummary]:
     run = ScenarioRun(scenario)
+    found, run.world.on_delivery = noted(scenario)
+    summary = run.run()
+    assert summary.violations == []
+    return found, summary
+
+
+def over_tcp(scenario: Scenario) -> tuple[Deliveries, MessagesSummary]:
+    found, note = noted(scenario)
+    summary = run_live(scenario, 1, note)
+    assert summary.violations == []
+    return found, summary
+
+
+def noted(scenario: Scenario) -> tuple[Deliveries, Callable[[str, Deliver, float], None]]:
     found: Deliveries = {part.name: [] for part in scenario.subscriber}
 
     def note(client: str, deliver: Deliver, at_s: float) -> None:
-        found[client].append((deliver.publisher, deliver.sequence))
+        found.setdefault(client, []).append((deliver.publisher, deliver.sequence))
 
-    run.world.on_delivery = note
-    assert run.run().violations == []
-    return found
-
-
-async def over_tcp(scenario: Scenario, network: Network, expected: Deliveries) -> Deliveries:
-    """Do the scenario's steps in their order, each when the one before is in force, and read what is delivered."""
-    clients: dict[str, Client] = {}
-    subscriptions: dict[str, Subscription] = {}
-    found: Deliveries = {}
-    steps: list[PublisherPart | SubscriberPart | PublishPart] = [
-        *scenario.publisher,
-        *scenario.subscriber,
-        *scenario.publish,
-    ]
-    for step in sorted(steps, key=lambda step: step.at_s):
-        match step:
-            case PublisherPart(name=name, broker=broker, advertise=advertise):
-                clients[name] = await Client.connect(network.address(broker), name)
-                await clients[name].advertise(Filter.parse(advertise or "*"))
-            case SubscriberPart(name=name, broker=broker, filters=filters):
-                clients[name] = await Client.connect(network.address(broker), name)
-                subscriptions[name] = await clients[name].subscribe(*(Filter.parse(text) for text in filters))
-            case PublishPart(publisher=publisher, publications=publications):
-                for text in publications:
-                    await clients[publisher].publish(Publication.parse(text))
-                await clients[publisher].drain()
-    for name, subscription in subscriptions.items():
-        found[name] = []
-        for _ in expected[name]:
-            delivery = await anext(subscription)
-            found[name].append((delivery.publisher, delivery.sequence))
-    for name, subscription in subscriptions.items():
-        assert subscription.waiting_count == 0, name
-    for client in clients.values():
-        await client.close()
-    return found
+    return found, note
 
 
 @pytest.mark.parametrize(
     "scenario",
-    [read_scenario("figure-2-2"), parse_scenario(THREE_BROKERS)],
+    [read_scenario("figure-2-2", {"duration_s": "5"}), parse_scenario(THREE_BROKERS)],
     ids=["figure-2-2", "three-brokers"],
 )
-def test_both_worlds_deliver_the_same(scenario: Scenario) -> None:
-    expected = simulated(scenario)
-    with Network.of([part.name for part in scenario.broker], [part.between for part in scenario.link]) as network:
-        found = asyncio.run(asyncio.wait_for(over_tcp(scenario, network, expected), WITHIN_S))
+def test_both_worlds_deliver_the_same_and_sum_it_up_alike(scenario: Scenario) -> None:
+    expected, summary = simulated(scenario)
+    found, live = over_tcp(scenario)
     in_publisher_order = {name: sorted(deliveries) for name, deliveries in expected.items()}
     assert {name: sorted(deliveries) for name, deliveries in found.items()} == in_publisher_order
     for deliveries in found.values():
         for publisher in {publisher for publisher, _ in deliveries}:
             numbers = [sequence for name, sequence in deliveries if name == publisher]
             assert numbers == sorted(set(numbers))
+    assert (summary.world, live.world, live.trace_hash) == ("sim", "tcp", "")
+    assert [getattr(live, key) for key in SAME] == [getattr(summary, key) for key in SAME]
 
 
 def test_figure_2_2_delivers_what_the_thesis_says() -> None:
-    assert simulated(read_scenario("figure-2-2")) == {"sub1": [("P", 2), ("P", 3)], "sub2": [("P", 3)]}
+    assert simulated(read_scenario("figure-2-2"))[0] == {"sub1": [("P", 2), ("P", 3)], "sub2": [("P", 3)]}
+
+
+def test_stock_traffic_and_moves_run_on_processes() -> None:
+    scenario = read_scenario(
+        "stock-small", {"duration_s": "6", "subscribers.0.count": "20", "subscribers.0.join_s": "[1, 2]"}
+    )
+    scenario = msgspec.structs.replace(scenario, move=[MovePart(at_s=4.0, subscriber="S1", broker="B2")])
+    _, live = over_tcp(scenario)
+    assert (live.lost, live.duplicated, live.reordered, live.violations) == (0, 0, 0, [])
+    assert (live.moves, live.brokers) == (1, 5)
+    assert live.publications
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("link-cut", "[fault] happens in the simulator only"),
+        ("ews-burst", "[crisis] happens in the simulator only"),
+        ("relocation-random", "of the kind relocation; on processes run those of the kind messages"),
+        ("padres-local-pie", "a study runs in the simulator only"),
+    ],
+)
+def test_what_needs_the_simulator_is_refused(name: str, reason: str) -> None:
+    result = CliRunner().invoke(app, ["sim", "run", name, "--world", "tcp"])
+    assert result.exit_code == 2
+    assert reason in result.output

@@ -18,6 +18,7 @@ from trimtab.activedata.definitions.bodies import parse_body
 from trimtab.activedata.definitions.checks import check_arguments, check_body, check_whole
 from trimtab.activedata.definitions.data_statements import AlterDataset, Copy, DataStatement, Delete, Put, Update
 from trimtab.activedata.definitions.fields import Field, Scalar, ValueMistake
+from trimtab.activedata.definitions.routines import CreateFunction, CreateProcedure, Execute
 from trimtab.activedata.definitions.statements import (
     CreateBroker,
     CreateChannel,
@@ -41,11 +42,13 @@ from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings, is_local
 from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
+from trimtab.activedata.execution.waits import WaitQueries, Waits, compile_waits
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState, compile_whole, is_whole
 from trimtab.activedata.execution.worker_probe import probe_workers
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
 from trimtab.activedata.overlay import Overlay
 from trimtab.activedata.record_statements import RecordStatements
+from trimtab.activedata.routines import FUNCTION, PROCEDURE, PythonFunctions, Routines
 from trimtab.activedata.sinks.publishing import Publishing, announcement
 from trimtab.activedata.sinks.sinks import Sinks
 from trimtab.activedata.storage.catalog_entries import (
@@ -86,6 +89,7 @@ class ActiveData:
     One process at a time has a directory open. `spark` says how Spark is started, or is a session that runs already
     (in a notebook, for example), beside which active data gets one of its own. `limits` are for statements. Feeds from
     the overlay and publishing brokers are clients of the broker network at the addresses that their statements name.
+    `functions` are functions of Python that queries and channels may call, by name, with the type that each returns.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class ActiveData:
         directory: str | Path,
         spark: SparkSettings | SparkSession | SparkViews | None = None,
         limits: QueryLimits | None = None,
+        functions: PythonFunctions | None = None,
     ) -> None:
         self.directory = Path(directory)
         self._stored = StoredData(self.directory)
@@ -111,6 +116,9 @@ class ActiveData:
             self.views, self.datasets, own_tables, self._subscriptions_table, limits or QueryLimits()
         )
         self._records = RecordStatements(self.dead_letters, self.queries, self._records_changed)
+        for name, (function, returns) in (functions or {}).items():
+            self.views.add_python_function(name, function, returns)
+        self.routines = Routines(self.catalog, self.views, self.run)
         self.engine = Engine(
             self.catalog,
             self.views,
@@ -132,6 +140,7 @@ class ActiveData:
         others = [self.results_store.store, self.dead_letters.store]
         self.maintenance = Maintenance(lambda: list(self.datasets.values()), others)
         self.maintenance.start()
+        self.routines.start()
 
     def _started(self, spark: SparkSettings | SparkSession) -> SparkViews:
         """Spark, after its workers have shown that they can do what is needed; a directory that cannot be is let go."""
@@ -159,6 +168,7 @@ class ActiveData:
 
     def close(self) -> None:
         """Stop feeds and channels, and Spark."""
+        self.routines.stop()
         self.maintenance.stop()
         self.feeds.stop()
         self.engine.stop()
@@ -213,6 +223,13 @@ class ActiveData:
                 return self._drop(each, text, placed.start)
             case Put() | Update() | Delete() | Copy() | AlterDataset() as change:
                 return self._change_records(change, text)
+            case CreateFunction() as function:
+                return Answer(self.routines.create_function(function, text))
+            case CreateProcedure() as procedure:
+                return Answer(self.routines.create_procedure(procedure, text))
+            case Execute() as execute:
+                answer: Answer = self.routines.execute(execute)
+                return answer
             case Query(text=query):
                 return self._query(query, text, placed.start)
 
@@ -234,7 +251,12 @@ class ActiveData:
             if each.if_not_exists:
                 return Answer(f"dataset {each.name} exists")
             raise StatementError(text, start, f"there is a dataset {each.name!r} already")
-        options = DatasetOptions(retain_s=each.retain_s, retain_by=each.retain_by, partition_by=each.partition_by)
+        options = DatasetOptions(
+            retain_s=each.retain_s,
+            retain_by=each.retain_by,
+            partition_by=each.partition_by,
+            evolving=each.evolving,
+        )
         self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.keys, each.active, options))
         return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
 
@@ -258,6 +280,8 @@ class ActiveData:
             raise StatementError(text, start, f"there is a channel {each.name!r} already")
         try:
             query = self._compiled(each.body, each.parameters, repetitive=each.repetitive)
+            if each.wait_s is not None:
+                self._waits_of(each.body, each.parameters, each.wait_for)
             columns = self.views.asked(lambda: self._checked(each, query))
         except StatementError as error:
             raise StatementError(text, each.body_start + error.position, error.reason) from None
@@ -276,7 +300,7 @@ class ActiveData:
                 position=driver.last_sequence if driver is not None and isinstance(query, ChannelQuery) else 0,
             )
         )
-        options = ChannelOptions(repetitive=each.repetitive, push=each.push)
+        options = ChannelOptions(each.repetitive, each.push, each.wait_s, each.wait_for)
         if options != ChannelOptions():
             self.catalog.set_note(OPTIONS_NOTE, entry.id, msgspec.json.encode(options).decode())
         if isinstance(query, WholeQuery):
@@ -319,8 +343,18 @@ class ActiveData:
             options=options,
             state=self.engine.executions.state_of(entry.id, new_in) if isinstance(query, WholeQuery) else None,
         )
+        if options.wait_s is not None:
+            queries = self._waits_of(entry.body, entry.parameters, options.wait_for)
+            channel.waits = Waits(entry.id, queries, options.wait_s, self.catalog, self.results_store)
         self.engine.add(channel)
         return channel
+
+    def _waits_of(self, body: str, parameters: tuple[Field, ...], alias: str) -> WaitQueries:
+        if is_whole(body, repetitive=False):
+            raise StatementError(
+                body, 0, "a body that runs as a whole cannot wait: its new records are of several datasets"
+            )
+        return compile_waits(body, parameters, self._known_datasets(), alias)
 
     def _known_datasets(self) -> dict[str, Dataset]:
         """What queries must know of the datasets, by name in lower case."""
@@ -328,6 +362,13 @@ class ActiveData:
         return {name: Dataset(each.name, each.fields, each.active, each.keys) for name, each in entries.items()}
 
     def _drop(self, each: Drop, text: str, start: int) -> Answer:
+        if each.kind in (FUNCTION, PROCEDURE):
+            try:
+                return Answer(self.routines.drop(each.kind, each.name))
+            except NotFoundError:
+                if each.if_exists:
+                    return Answer(f"there is no {each.kind.lower()} {each.name}")
+                raise
         try:
             finders: dict[str, Callable[[str], DatasetEntry | FeedEntry | ChannelEntry | BrokerEntry]] = {
                 "DATASET": self.catalog.dataset,
@@ -391,7 +432,7 @@ class ActiveData:
         return self.datasets[name.lower()]
 
     def _query(self, query: str, text: str, start: int) -> Answer:
-        found = self.queries.answer(query, text, start)
+        found = self.views.asked(lambda: self.queries.answer(query, text, start))
         return Answer(f"{'the first ' if found.is_cut else ''}{len(found.rows):,} rows", found.rows)
 
     def frame(self, query: str) -> DataFrame:
@@ -495,6 +536,11 @@ class ActiveData:
         """How many results subscriptions have had since the process started, and their bytes: the truth of lambda_k."""
         counts = {each: self.results_store.count_of(each) for each in subscriptions}
         return {str(each): [count.results_count, count.results_bytes] for each, count in counts.items()}
+
+    def are_pushed(self, subscriptions: list[int]) -> bool:
+        """Whether all of these are of push channels, whose results are told with the news of them."""
+        pushed = {each.entry.id for each in self.engine.channels.values() if each.options.push}
+        return bool(pushed) and all(self.catalog.subscription(each).channel in pushed for each in subscriptions)
 
     def resume(self, subscription: int) -> None:
         """Let a suspended subscription get results again, for records from now on."""

@@ -174,11 +174,12 @@ class Broker:
     def handle(self, event: Event, now_s: float) -> list[Effect]:
         """Take in an event; returns what the world is to do."""
         self.now_s, agents = now_s, self.agents
-        if agents.wait_for_start and not isinstance(event, LoadMeasured | PublicationSizes):
-            agents.start(now_s)
-        effects = self._handle(event, now_s)
         if agents.inboxes:
-            effects = [*effects, *agents.run(now_s)]
+            if agents.wait_for_start and not isinstance(event, LoadMeasured | PublicationSizes):
+                agents.start(now_s)
+            effects = [*self._handle(event, now_s), *agents.run(now_s)]
+        else:
+            effects = self._handle(event, now_s)
         if self.later:
             later, self.later = self.later, []
             effects = [*effects, *later]
@@ -415,7 +416,8 @@ class Broker:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
         self.control.spent_steps = 0
-        while count and (self.input.control or self.input.data) and not self.output.client_queue_is_full:
+        input, output = self.input, self.output
+        while count and (input.control or input.data) and not output.client_queue_is_full:
             effects += self._step(now_s)
             count -= 1
             if self.control.spent_steps >= limits.MESSAGE_MAX_STEPS:
@@ -509,7 +511,7 @@ class Broker:
             return []
         self.counters.publications_in_count += 1
         agents = self.agents
-        if agents.traces and is_from_client:
+        if is_from_client and agents.traces:
             message = agents.tagged(message, now_s)
         onward = one_hop_further(message)
         effects: list[Effect] = []

@@ -19,6 +19,8 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pandas": _ACTIVE,
     "cryptography": "secure",
     "jwt": "secure",
+    "starlette": _ACTIVE,
+    "uvicorn": _ACTIVE,
 }
 """Libraries that are not installed with trimtab alone, each with the extra that brings it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Final, NoReturn, TypeVar
@@ -107,3 +107,13 @@ def _opened(file_name: str) -> AbstractContextManager[IO[bytes]]:
     if "\0" in file_name:
         refuse(f"{file_name}: not a file name")
     return Path(file_name).open("rb")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines, the columns to the right.
+
+    >>> aligned([["a", "bb"], ["ccc", "d"]])
+    ['  a  bb', 'ccc   d']
+    """
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]

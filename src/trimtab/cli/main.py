@@ -27,19 +27,18 @@ from trimtab.cli.operations.demo import demo
 from trimtab.cli.operations.load import load
 from trimtab.cli.operations.plan import plan
 from trimtab.cli.operations.tour import tour
+from trimtab.cli.plain_help import PlainTyper
 from trimtab.cli.records.story import sessions, story
 from trimtab.cli.simulation import commands as simulation_commands
 from trimtab.matching.engines import EngineError
 from trimtab.network.security.errors import IdentityFileError, NotPermittedError, SecurityFileError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
-app = typer.Typer(
+app = PlainTyper(
     name="trimtab",
     help="A content-based publish/subscribe network that balances itself.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 app.command("match")(language_commands.match)
 app.command("relate")(language_commands.relate)

@@ -145,7 +145,7 @@ def certs_init(
     from trimtab.network.security.certificate_files import CertificateFileError
     from trimtab.network.security.certificate_making import Authority, Wanted, identity_file, write_private
     from trimtab.network.security.gate import STAND_BY
-    from trimtab.policies.registry import COORDINATOR_NAME
+    from trimtab.policies.multistage.config import COORDINATOR_NAME
     from trimtab.security.identities import IdentityError, checked_name
 
     try:
@@ -153,7 +153,7 @@ def certs_init(
         target = Path(folder or plan.security.certificates)
         if not str(folder or plan.security.certificates):
             refuse(f'{network} has no [security] with certificates = "FOLDER"; name one there, or give --dir')
-        where: dict[str, list[str]] = {entry.name: [entry.listen.host] for entry in plan.brokers}
+        where = {entry.name: list(dict.fromkeys((entry.address.host, entry.listen.host))) for entry in plan.brokers}
         for link in plan.links:
             if link.via is not None:
                 where[link.second].append(link.via.host)
@@ -162,7 +162,7 @@ def certs_init(
             Wanted(f"{STAND_BY}{number}", (address.host, *(hosts or ())))
             for number, address in enumerate(plan.standbys, 1)
         ]
-        if plan.options.policy == "coordinated":
+        if plan.policy.name == "coordinated":
             wanted.append(Wanted(COORDINATOR_NAME, (*where[plan.brokers[0].name], *(hosts or ()))))
         others = dict.fromkeys(["operator", *map(checked_name, people or ())])
         for name in others:

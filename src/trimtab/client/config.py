@@ -33,6 +33,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
     """One client's settings."""
 
     name: str
+    """The client's name, under which it publishes."""
     session: str = "1"
     """Told in greetings; differs after each start of the client, so that the broker notices a restart."""
 
@@ -59,12 +60,14 @@ class ClientConfig(msgspec.Struct, frozen=True):
     broker's greeting says that the network promises no order; any: only what was delivered is dropped."""
 
     link: LinkConfig = LinkConfig()
+    """The windows of its links."""
 
     stores: bool = False
     """Whether the application says what it has stored, so that the broker keeps the rest for a next life of the client.
     Such a client does not move, and ends if the broker has forgotten it."""
 
     earlier: FormerIncarnation | None = None
+    """What a client that stores what it is told knows of its former incarnation."""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -11,7 +11,8 @@ known of its machine, if anything is.
 Deviations:
 - Until two such moments have been seen the delay is proportional to the number of subscriptions (equation 4.7).
 - Where the cost of one subscription is known beforehand, because matching is modelled or its time enforced, the delay
-  is proportional, and no moments are compared.
+  is proportional to it, and nothing is measured: a mean over publications and one over time differ when clients leave,
+  since nothing comes to a broker without clients.
 - A slope of the matching delay is no larger than the delay divided by the number of subscriptions, which it would
   exceed only if matching against no subscription took less than no time.
 """
@@ -84,10 +85,9 @@ class SlopeMeter:
         self._take_memory_slope(count, measured.matching_memory_bytes)
         known = msgspec.structs.replace(measured, matching_memory_slope_bytes=self._memory_slope_bytes)
         is_matching = measured.input_rate_per_s > 0 and measured.matching_delay_s > 0 and mean_count > 0
-        if is_matching:
+        if is_matching and not self._is_known:
             self._cost_s = measured.matching_delay_s / mean_count
-            if not self._is_known:
-                self._take_delay_slope(mean_count, measured.matching_delay_s)
+            self._take_delay_slope(mean_count, measured.matching_delay_s)
         if self._cost_s is None:
             return known
         if self._slope_s is not None and is_matching:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import msgspec
 
-from trimtab.broker.config import Acknowledges, SlowPolicy
 from trimtab.broker.flow.rate_limits import RateLimitConfig
-from trimtab.broker.flow.uplink import Uplink
 from trimtab.network.failover.replication_settings import BROKER_NAME, ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.network_plan import (
@@ -28,10 +26,8 @@ from trimtab.network.network_plan import (
 from trimtab.network.security.caller import default_to
 from trimtab.network.security.settings import LimitSettings, SecuritySettings, is_loopback
 from trimtab.network.server.back_end import checked_url
-from trimtab.policies.delay.config import DelayConfig
-from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.registry import check_policy
-from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.registry import PolicyChoice, read_policy, refuse_former_places
+from trimtab.policies.settings import Settings, SettingsError, line_of, read_settings
 from trimtab.protocol.messages import VERSION, VERSION_MIN
 
 __all__ = [
@@ -48,46 +44,24 @@ __all__ = [
     "read_network_file",
 ]
 
-_HEADER: Final = re.compile(r"\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(#.*)?$")
-_BROKER_KEYS: Final = ("name", "listen", "cpu_mhz", "memory_mb", "bandwidth_mbps", "site", "wire_version_max")
-_LINK_KEYS: Final = ("between", "via")
-_NETWORK_KEYS: Final = (
-    "covering",
-    "advertisement_covering",
-    "slow_policy",
-    "client_queue_max_count",
-    "client_lease_s",
-    "silent_after_s",
-    "answer_within_s",
-    "filters_per_client_max_count",
-    "clients_max_count",
-    "window_frames_count",
-    "enforce_capacities",
-    "uplink",
-    "policy",
-    "meter_window_s",
-    "back_end",
-    "back_end_token_file",
-    "acknowledges",
-    "disk",
-    "state",
-    "stop_within_s",
-    "disk_max_mb",
+_BROKER_KEYS: Final = (
+    "name",
+    "listen",
+    "advertise",
+    "cpu_mhz",
+    "memory_mb",
+    "bandwidth_mbps",
+    "site",
     "wire_version_max",
 )
+_LINK_KEYS: Final = ("between", "via")
 _STANDBY_KEYS: Final = ("listen",)
-_PADRES_KEYS: Final = PadresConfig.__struct_fields__
-Settings = TypeVar(
-    "Settings", RelocationConfig, DelayConfig, ReplicationSettings, RateLimitConfig, SecuritySettings, LimitSettings
-)
 _SECTIONS: Final = (
     "broker",
     "link",
     "standby",
     "network",
-    "padres",
-    "relocation",
-    "delay",
+    "policy",
     "replication",
     "protection",
     "security",
@@ -100,6 +74,8 @@ _RETIRED: Final = {
     "replication": {"clients_return_within_s": "a replica knows the clients of the broker before it"},
 }
 """Keys by section that older files may have, and why they have no effect."""
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("trimtab.network_file")
 
@@ -163,12 +139,13 @@ class _NetworkReader:
 
     def plan(self) -> NetworkPlan:
         self._drop_retired_keys()
+        self._checked(lambda: refuse_former_places(self._data, "network"))
         for section in self._data:
             if section not in _SECTIONS:
                 self._refuse(
-                    self._line_of_top(section),
-                    f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [padres], "
-                    "[relocation], [delay], [replication], [protection], [security] or [limits]",
+                    self._line(section),
+                    f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [policy], "
+                    "[replication], [protection], [security] or [limits]",
                 )
         options = self._options()
         brokers = self._brokers()
@@ -179,9 +156,7 @@ class _NetworkReader:
             brokers,
             links,
             options,
-            self._padres(),
-            relocation=self._settings("relocation", RelocationConfig),
-            delay=self._settings("delay", DelayConfig),
+            self._checked(lambda: read_policy(self._data["policy"])) if "policy" in self._data else PolicyChoice(),
             replication=self._replication(options),
             standbys=self._standbys(brokers),
             protection=self._settings("protection", RateLimitConfig) if "protection" in self._data else None,
@@ -264,17 +239,30 @@ class _NetworkReader:
                 address = Address.parse(listen)
             except ValueError as error:
                 self._refuse(self._line("broker", index, "listen"), f"listen: {error}")
+            advertised = self._advertised(index, table)
             for other in found:
                 if other.name == name:
                     self._refuse(line, f"a second broker named {name}")
-                if other.listen == address:
-                    self._refuse(self._line("broker", index, "listen"), f"{other.name} listens at {address} already")
+                if other.address == (advertised or address):
+                    key = "listen" if advertised is None else "advertise"
+                    what = "listens" if advertised is None else "is reached"
+                    self._refuse(self._line("broker", index, key), f"{other.name} {what} at {other.address} already")
             cpu_mhz, memory_mb, bandwidth_mbps = (
                 self._positive("broker", index, table, key) for key in ("cpu_mhz", "memory_mb", "bandwidth_mbps")
             )
             site, version = self._site(index, table), self._wire_version("broker", index, table)
-            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site, version))
+            found.append(BrokerEntry(name, address, cpu_mhz, memory_mb, bandwidth_mbps, site, version, advertised))
         return tuple(found)
+
+    def _advertised(self, index: int, table: Mapping[str, Any]) -> Address | None:
+        if "advertise" not in table:
+            return None
+        try:
+            return Address.parse(self._text("broker", index, table, "advertise"))
+        except ValueError as error:
+            if isinstance(error, NetworkFileError):
+                raise
+            self._refuse(self._line("broker", index, "advertise"), f"advertise: {error}")
 
     def _wire_version(self, section: str, index: int, table: Mapping[str, Any]) -> int | None:
         version = table.get("wire_version_max")
@@ -327,103 +315,46 @@ class _NetworkReader:
             self._refuse(self._line("link", index, "via"), f"via: {error}")
 
     def _options(self) -> NetworkOptions:
+        """The options of [network], each of them right in itself."""
         table = self._data.get("network", {})
-        if not isinstance(table, dict):
-            self._refuse(self._line_of_top("network"), "expected a section [network]")
-        self._check_keys("network", 0, table, _NETWORK_KEYS)
-        values: dict[str, Any] = {}
-        for key, value in table.items():
-            line = self._line("network", 0, key)
-            if key in ("covering", "advertisement_covering"):
-                if value not in ("on", "off"):
-                    self._refuse(line, f'{key}: expected "on" or "off"')
-                values[key] = value == "on"
-            elif key == "slow_policy":
-                if value not in get_args(SlowPolicy):
-                    self._refuse(line, f"slow_policy: expected one of {', '.join(get_args(SlowPolicy))}")
-                values[key] = value
-            elif key == "acknowledges":
-                if value not in get_args(Acknowledges):
-                    self._refuse(line, f"acknowledges: expected one of {', '.join(get_args(Acknowledges))}")
-                values[key] = value
-            elif key == "uplink":
-                if value not in get_args(Uplink):
-                    self._refuse(line, f"uplink: expected one of {', '.join(get_args(Uplink))}")
-                values[key] = value
-            elif key in ("disk", "state"):
-                values[key] = self._text("network", 0, table, key)
-            elif key == "disk_max_mb":
-                if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                    self._refuse(line, "disk_max_mb: expected a whole number of megabytes, 0 for no limit")
-                if value and not table.get("disk"):
-                    self._refuse(line, 'disk_max_mb is for disk = "FOLDER", and there is none')
-                values[key] = value
-            elif key == "enforce_capacities":
-                if not isinstance(value, bool):
-                    self._refuse(line, "enforce_capacities: expected true or false")
-                values[key] = value
-            elif key == "wire_version_max":
-                values[key] = self._wire_version("network", 0, table)
-            elif key == "back_end":
-                try:
-                    values[key] = checked_url(value) if value else ""
-                except ValueError as error:
-                    self._refuse(line, f"back_end: {error}")
-            elif key == "back_end_token_file":
-                if not isinstance(value, str):
-                    self._refuse(line, "back_end_token_file: expected the name of a file")
-                values[key] = value
-            elif key == "policy":
-                try:
-                    check_policy(str(value))
-                except ValueError as error:
-                    self._refuse(line, str(error))
-                values[key] = value
-            elif key.endswith("_s"):
-                values[key] = self._positive("network", 0, table, key)
-            else:
-                if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                    self._refuse(line, f"{key}: expected a whole number of at least 1")
-                values[key] = value
-        return NetworkOptions(**values)
-
-    def _padres(self) -> PadresConfig:
-        """The settings of [padres], each of them right in itself and all of them together."""
-        table = self._data.get("padres", {})
-        if not isinstance(table, dict):
-            self._refuse(self._line_of_top("padres"), "expected a section [padres]")
-        self._check_keys("padres", 0, table, _PADRES_KEYS)
-        for key, value in table.items():
-            self._positive("padres", 0, table, key)
-            if key.endswith("_count") and not isinstance(value, int):
-                self._refuse(self._line("padres", 0, key), f"{key}: expected a whole number of at least 1")
+        switches: dict[str, bool] = {}
+        for key in ("covering", "advertisement_covering"):
+            if isinstance(table, dict) and key in table:
+                if table[key] not in ("on", "off"):
+                    self._refuse(self._line("network", 0, key), f'{key}: expected "on" or "off"')
+                switches[key] = table[key] == "on"
+        read = {**table, **switches} if isinstance(table, dict) else table
+        options = self._checked(lambda: read_settings(read, NetworkOptions, "network"))
+        for key in read:
+            if problem := _problem_with(key, getattr(options, key)):
+                self._refuse(self._line("network", 0, key), f"{key}: {problem}")
+        if options.disk_max_mb and not options.disk:
+            line = self._line("network", 0, "disk_max_mb")
+            self._refuse(line, 'disk_max_mb is for disk = "FOLDER", and there is none')
+        self._wire_version("network", 0, read)
         try:
-            return PadresConfig(**table)
+            return msgspec.structs.replace(options, back_end=checked_url(options.back_end) if options.back_end else "")
         except ValueError as error:
-            self._refuse(self._line("padres", 0, _at_fault(table, PadresConfig)), str(error))
+            self._refuse(self._line("network", 0, "back_end"), f"back_end: {error}")
 
     def _settings(self, section: str, kind: type[Settings]) -> Settings:
-        """The settings of a policy in a section of its own."""
-        table = self._data.get(section, {})
-        if not isinstance(table, dict):
-            self._refuse(self._line_of_top(section), f"expected a section [{section}]")
-        self._check_keys(section, 0, table, kind.__struct_fields__)
+        """The settings in a section."""
+        return self._checked(lambda: read_settings(self._data.get(section, {}), kind, section))
+
+    def _checked(self, read: Callable[[], Result]) -> Result:
+        """What is read from sections; a wrong setting is told with its line."""
         try:
-            return msgspec.convert(table, kind)
-        except (msgspec.ValidationError, ValueError) as error:
-            key = str(error).rpartition("`$.")[2].split(".")[0].split("[")[0].removesuffix("`")
-            line = self._line(section, 0, key if key in table else _at_fault(table, kind))
-            choices = get_type_hints(kind).get(key)
-            if get_origin(choices) is Literal:
-                self._refuse(line, f"{key}: expected one of {', '.join(get_args(choices))}")
-            self._refuse(line, str(error).replace(" - at `$.", " - at `"))
+            return read()
+        except SettingsError as error:
+            path = error.key.split(".")
+            is_named = path[-1] in error.reason or len(path) < 2
+            told = error.reason if is_named else f"{path[-1]}: {error.reason}"
+            self._refuse(line_of(self._lines, path) or 1, told)
 
     def _tables(self, section: str) -> list[dict[str, Any]]:
         tables = self._data.get(section, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self._refuse(
-                self._line_of_top(section), f"expected [[{section}]] with two brackets, one for each {section}"
-            )
+            self._refuse(self._line(section), f"expected [[{section}]] with two brackets, one for each {section}")
         return cast(list[dict[str, Any]], tables)
 
     def _check_keys(self, section: str, index: int, table: Mapping[str, Any], known: Sequence[str]) -> None:
@@ -449,43 +380,27 @@ class _NetworkReader:
             self._refuse(self._line(section, index, key), f"{key}: expected a number above 0")
         return float(value)
 
-    def _line_of_top(self, section: str) -> int:
-        wanted = re.compile(rf"\s*(\[\[?\s*{re.escape(section)}\b|\"?{re.escape(section)}\"?\s*[=.])")
-        return next((number for number, line in enumerate(self._lines, 1) if wanted.match(line)), 1)
-
-    def _line(self, section: str, index: int, key: str) -> int:
+    def _line(self, section: str, index: int = 0, key: str = "") -> int:
         """The line of a key in the section's table with this index, or of the table's header."""
-        wanted = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
-        seen, header_line = -1, 0
-        for number, line in enumerate(self._lines, 1):
-            header = _HEADER.match(line)
-            if header is not None:
-                if seen == index and header_line:
-                    return header_line
-                if header.group(1) == section:
-                    seen += 1
-                    header_line = number if seen == index else 0
-                continue
-            if header_line and wanted.match(line):
-                return number
-        return header_line or self._line_of_top(section)
+        path = [section, str(index), key] if isinstance(self._data.get(section), list) else [section, key]
+        return line_of(self._lines, path) or 1
 
     def _refuse(self, line: int, reason: str) -> NoReturn:
         raise NetworkFileError(f"{self._file_name}:{line}: {reason}") from None
 
 
-def _at_fault(settings: dict[str, Any], kind: type[msgspec.Struct]) -> str:
-    """The last setting without which the others go together, for an error that concerns several; else none.
+def _problem_with(key: str, value: object) -> str:
+    """What is wrong with a number that is out of range, empty if nothing is.
 
-    >>> _at_fault({"smoothing_alpha": 0.5, "lower_overload_ratio": 0.99}, PadresConfig)
-    'lower_overload_ratio'
+    >>> _problem_with("client_lease_s", 0.0), _problem_with("clients_max_count", 1)
+    ('expected a number above 0', '')
     """
-    for key in reversed(settings):
-        try:
-            msgspec.convert({name: value for name, value in settings.items() if name != key}, kind)
-        except ValueError:
-            continue
-        return key
+    if isinstance(value, float) and not 0 < value < float("inf"):
+        return "expected a number above 0"
+    if isinstance(value, int) and key.endswith("_count") and value < 1:
+        return "expected a whole number of at least 1"
+    if isinstance(value, int) and value < 0:
+        return "expected a whole number of megabytes, 0 for no limit"
     return ""
 
 

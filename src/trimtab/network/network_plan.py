@@ -15,11 +15,7 @@ from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.links.heartbeat import USUAL_HEARTBEAT
 from trimtab.network.security.settings import LimitSettings, SecuritySettings
-from trimtab.policies.delay.config import DelayConfig
-from trimtab.policies.multistage.config import CoordinatorConfig
-from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.registry import Policy
-from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import VERSION
 
@@ -36,14 +32,30 @@ class BrokerEntry(msgspec.Struct, frozen=True):
     """One `[[broker]]`: its name, where it listens, and its capacities if they are limited."""
 
     name: str
+    """Its name in links and commands: letters, digits, _ . or -."""
     listen: Address
+    """HOST:PORT where it listens."""
     cpu_mhz: float | None = None
+    """The speed of its processor; without it matching takes no time."""
     memory_mb: float | None = None
+    """Its memory, by which its load is told."""
     bandwidth_mbps: float | None = None
+    """What it can send and receive; without it there is no limit."""
     site: tuple[float, float] | None = None
     """Where it stands, in the unit in which clients tell where they are."""
     wire_version_max: int | None = None
     """The highest version of the wire protocol that it speaks, if it is not that of the network."""
+    advertise: Address | None = None
+    """Where others reach it, if that is not where it listens: behind address translation, or in a container."""
+
+    @property
+    def address(self) -> Address:
+        """Where clients and other brokers reach it.
+
+        >>> BrokerEntry("B1", Address("0.0.0.0", 7001), advertise=Address("b1.example.org", 17001)).address.port
+        17001
+        """
+        return self.listen if self.advertise is None else self.advertise
 
 
 class LinkEntry(msgspec.Struct, frozen=True):
@@ -58,16 +70,25 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """The options of `[network]`; the defaults are those of a broker."""
 
     covering: bool = True
+    """"on" or "off": whether a subscription that another one covers is kept from further brokers."""
     advertisement_covering: bool = True
+    """"on" or "off": the same for advertisements."""
     slow_policy: SlowPolicy = "block"
+    """What happens when a subscriber takes too little: its publishers wait (block), its oldest publications are dropped
+    (drop-oldest), or it is disconnected."""
     client_queue_max_count: int = 100_000
+    """Publications that may wait for one client before that happens."""
     client_lease_s: float = 60.0
+    """A client that is not connected is remembered for so long."""
     silent_after_s: float = USUAL_HEARTBEAT.silent_after_s
+    """A client or neighbour of whom nothing was heard for so long is asked."""
     answer_within_s: float = USUAL_HEARTBEAT.answer_within_s
     """A client or neighbour of whom nothing was heard for so long is asked; if it does not answer within the other time
     its connection is given up: see `trimtab.network.links.heartbeat`."""
     filters_per_client_max_count: int = 10_000
+    """Subscriptions and advertisements that one client may have."""
     clients_max_count: int = 10_000
+    """Clients that a broker takes."""
     window_frames_count: int = 4_096
     """Messages per link that are unacknowledged, and publications that the peer has not dealt with: some round trips of
     a link that carries 100,000 publications per second."""
@@ -75,8 +96,6 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     """Whether brokers keep to their configured CPU and bandwidth, so that unequal ones can be tried on one machine."""
     uplink: Uplink = "turns"
     """How peers share an enforced bandwidth: each a message in turn, or as latency requirements want ("deadlines")."""
-    policy: Policy = "none"
-    """Who moves subscribers: see `trimtab.policies.registry`."""
     meter_window_s: float = MeterConfig().window_s
     """Brokers measure rates as means over so long."""
     back_end: str = ""
@@ -104,14 +123,8 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     brokers: tuple[BrokerEntry, ...]
     links: tuple[LinkEntry, ...] = ()
     options: NetworkOptions = NetworkOptions()
-    padres: PadresConfig = PadresConfig()
-    """The settings of the policy "padres"."""
-    coordination: CoordinatorConfig = CoordinatorConfig()
-    """The settings of the coordinator, where this is the plan of its process."""
-    relocation: RelocationConfig = RelocationConfig()
-    """The settings of the policies that move publishers."""
-    delay: DelayConfig = DelayConfig()
-    """The settings of the policy "delay"."""
+    policy: PolicyChoice = PolicyChoice()
+    """Who moves subscribers and publishers, and how."""
     replication: ReplicationSettings | None = None
     """How brokers watch their neighbours and who replaces those that fail; nobody does if it is missing."""
     standbys: tuple[Address, ...] = ()
@@ -140,14 +153,14 @@ class NetworkPlan(msgspec.Struct, frozen=True):
             return {}
         if settings.unreachable != "replace":
             return {}
-        found = {entry.name: entry.listen for entry in self.brokers}
+        found = {entry.name: entry.address for entry in self.brokers}
         found.update({str(address): address for address in self.standbys})
         return found if may_decide(len(found)) else {}
 
     def dialled_by(self, name: str) -> tuple[tuple[str, Address], ...]:
         """The neighbours that a broker calls, and where: it comes first in their links."""
         ours = [link for link in self.links if link.first == name]
-        return tuple((link.second, link.via or self.broker(link.second).listen) for link in ours)
+        return tuple((link.second, link.via or self.broker(link.second).address) for link in ours)
 
     def neighbours_of(self, name: str) -> tuple[str, ...]:
         """The brokers that a broker has a link to."""
@@ -176,7 +189,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
         return BrokerConfig(
             name=name,
             session=session,
-            address=str(self.broker(name).listen),
+            address=str(self.broker(name).address),
             neighbours=self.neighbours_of(name),
             subscription_covering=options.covering,
             advertisement_covering=options.advertisement_covering,

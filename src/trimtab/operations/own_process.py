@@ -27,6 +27,14 @@ class OwnProcessError(RuntimeError):
     """A process did not start, or refused what it was asked; the message says which and why."""
 
 
+def kill_children() -> None:
+    """End every process that this one has started, at once; where the system does not tell them, nobody."""
+    for file in Path("/proc/self/task").glob("*/children"):
+        for pid in file.read_text(encoding="ascii").split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
 class OwnProcess:
     """A command that says `ready`; a session of its own, so that Ctrl-C does not reach what it started before it."""
 

@@ -8,12 +8,33 @@ clock itself. The routing code knows no agent by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from trimtab.language import Filter, Value
 from trimtab.load.indices import LoadIndices
+
+
+class AgentPlace(msgspec.Struct, frozen=True):
+    """Which broker an agent is made for, and by which name of its policy."""
+
+    policy: str
+    broker: str
+    seed: int | str
+    site: tuple[float, float] | None = None
+    """Where the broker stands, if that is known."""
+
+    def rng(self, name: str) -> Random:
+        """A source of random choices of this broker's own.
+
+        >>> place = AgentPlace("padres", "B1", 7)
+        >>> place.rng("padres").random() == place.rng("padres").random()
+        True
+        """
+        return Random(f"{name} {self.broker} {self.seed}")
+
 
 # ---- what an agent sees ----
 

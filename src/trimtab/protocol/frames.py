@@ -245,6 +245,8 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     """The protocol by which it replaces an earlier incarnation, if it does."""
     failures: tuple[FailureStatus, ...] = ()
     """Neighbours that failed lately, as this broker saw it."""
+    assistances: tuple[FailureStatus, ...] = ()
+    """Neighbours that were congested lately and got an assistant, or are to get one."""
     epoch: int = 1
     """The number of this incarnation of the broker."""
     is_learning: bool = False

@@ -74,6 +74,16 @@ class MoveRecord(msgspec.Struct, frozen=True):
     publisher_wait_s: Annotated[float, _says("how long its publications waited, if it publishes")] = 0.0
 
 
+class ArrivalRecord(msgspec.Struct, frozen=True):
+    """A client that came from another broker, as its new broker saw it."""
+
+    time_s: Annotated[float, _says("when its old broker had ended its stay there")]
+    client: Annotated[str, _says("who came")]
+    from_broker: Annotated[str, _says("the broker before")]
+    to_broker: Annotated[str, _says("the broker that writes this")]
+    cause: Annotated[str, _says("the id of what made it move: a session, or the scenario")]
+
+
 class GapRecord(msgspec.Struct, frozen=True):
     """A notice to a client that publications which it wanted may be lost."""
 
@@ -139,12 +149,15 @@ class RelocationRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, _says("why it moves or stays, in words")]
 
 
-AnyRecord: TypeAlias = LoadRecord | DeliveryRecord | MoveRecord | GapRecord | SessionRecord | RelocationRecord
+AnyRecord: TypeAlias = (
+    LoadRecord | DeliveryRecord | MoveRecord | ArrivalRecord | GapRecord | SessionRecord | RelocationRecord
+)
 
 TABLES: Final[dict[str, type[AnyRecord]]] = {
     "load": LoadRecord,
     "deliveries": DeliveryRecord,
     "moves": MoveRecord,
+    "arrivals": ArrivalRecord,
     "gaps": GapRecord,
     "sessions": SessionRecord,
     "relocations": RelocationRecord,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trimtab.protocol.records import (
     TABLES,
     AnyRecord,
+    ArrivalRecord,
     Column,
     DeliveryRecord,
     GapRecord,
@@ -171,7 +172,9 @@ class _TableFiles:
 
 
 def _time_s(record: AnyRecord) -> float:
-    return record.time_s if isinstance(record, LoadRecord | DeliveryRecord | GapRecord) else record.end_s
+    return (
+        record.time_s if isinstance(record, LoadRecord | DeliveryRecord | ArrivalRecord | GapRecord) else record.end_s
+    )
 
 
 def schema_of(table: str) -> pa.Schema:

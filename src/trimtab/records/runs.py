@@ -34,13 +34,16 @@ class RunRecords(msgspec.Struct, frozen=True):
     sampled_one_in: int
 
 
-def read_run(folder: Path) -> RunRecords:
-    """The records of a run; raises `RecordsError` if there are none to draw."""
+def read_run(folder: Path, began_s: float | None = None) -> RunRecords:
+    """The records of a run; raises `RecordsError` if there are none to draw.
+
+    Times are since the run began, which is the first record of a network if nothing else is said.
+    """
     load = read_records(folder, "load").to_pylist()
     if not load:
         raise RecordsError(f"{folder}: no load is recorded here; `trimtab sim run NAME --out {folder}` does that")
     load.sort(key=lambda row: row["time_s"])
-    began_s = beginning_s(load[0]["time_s"])
+    began_s = beginning_s(load[0]["time_s"]) if began_s is None else began_s
     if began_s:
         load = [{**row, "time_s": float(round(row["time_s"] - began_s))} for row in load]
     load = _while_published(load)

@@ -11,6 +11,9 @@ import msgspec
 from trimtab.protocol.records import RecordsError
 from trimtab.records.files import deliveries_one_in, read_records
 
+SAME_MOVE_WITHIN_S: Final = 5.0
+"""A client and its new broker see the end of a move at about the same time."""
+
 SIMILAR_MAX_COUNT: Final = 5
 """Names that are offered instead of an unknown one."""
 
@@ -142,7 +145,7 @@ def _check_folder(folder: str | Path) -> None:
     path = Path(folder)
     if not path.is_dir():
         raise RecordsError(f"{folder}: {'not a folder' if path.exists() else 'there is no such folder'}")
-    if not any((path / table).is_dir() for table in ("load", "moves", "sessions", "deliveries")):
+    if not any((path / table).is_dir() for table in ("load", "moves", "arrivals", "sessions", "deliveries")):
         raise RecordsError(f"{folder}: no records here; `trimtab sim run NAME --out {folder}` writes some")
 
 
@@ -197,10 +200,13 @@ def read_client_story(folder: str | Path, client: str) -> ClientStory:
     relocations = _relocations(folder, client)
     moves = read_records(folder, "moves")
     deliveries = read_records(folder, "deliveries")
-    own_moves = sorted(moves.filter(pc.equal(moves["client"], client)).to_pylist(), key=lambda row: row["end_s"])
+    arrivals = read_records(folder, "arrivals")
+    told = moves.filter(pc.equal(moves["client"], client)).to_pylist()
+    seen = arrivals.filter(pc.equal(arrivals["client"], client)).to_pylist()
+    own_moves = sorted([*told, *_untold(told, seen)], key=lambda row: row["end_s"])
     own_deliveries = deliveries.filter(pc.equal(deliveries["client"], client))
     if not own_moves and not own_deliveries.num_rows:
-        names = {*moves["client"].unique().to_pylist(), *deliveries["client"].unique().to_pylist()}
+        names = {name for table in (moves, arrivals, deliveries) for name in table["client"].unique().to_pylist()}
         raise RecordsError(_unknown(str(folder), client, sorted(names)))
     times = sorted(
         zip(
@@ -219,6 +225,22 @@ def read_client_story(folder: str | Path, client: str) -> ClientStory:
         moves=[_move(row, sessions, relocations) for row in own_moves],
         deliveries_sampled_one_in=deliveries_one_in(folder),
     )
+
+
+def _untold(told: list[dict[str, Any]], seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The moves that brokers saw and the client did not record itself, as if it had."""
+    found: list[dict[str, Any]] = []
+    for arrival in seen:
+        way = (arrival["from_broker"], arrival["to_broker"], arrival["cause"])
+        is_told = any(
+            (row["from_broker"], row["to_broker"], row["cause"]) == way
+            and row["begin_s"] - SAME_MOVE_WITHIN_S <= arrival["time_s"] <= row["end_s"] + SAME_MOVE_WITHIN_S
+            for row in told
+        )
+        if not is_told:
+            times = {"begin_s": arrival["time_s"], "end_s": arrival["time_s"], "publisher_wait_s": 0.0}
+            found.append({**arrival, **times, "outcome": "moved", "reason": ""})
+    return found
 
 
 def _relocations(folder: str | Path, publisher: str) -> dict[tuple[str, str], RelocationStory]:

@@ -121,12 +121,12 @@ def test_a_slow_channel_runs_apart_and_a_fast_one_stays_fast(
         return ask(group, *arguments)
 
     monkeypatch.setattr(active.engine.executions, "ask", slowly)
-    for number in range(2):
+    for number in range(3):
         active.feed("reports", [report(number)])
         deadline_s = time.monotonic() + 60.0
         while active.engine.channels["oftype"].position <= number and time.monotonic() < deadline_s:
             time.sleep(0.01)
-    for number in range(2, 12):
+    for number in range(3, 12):
         active.feed("reports", [report(number)])
     deadline_s = time.monotonic() + 60.0
     while len(found_ids(active, fast)) < 12 and time.monotonic() < deadline_s:

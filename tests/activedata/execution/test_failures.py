@@ -122,7 +122,7 @@ def test_an_execution_that_takes_too_long_is_cancelled_and_the_channel_says_so(
         time.sleep(seconds)
         return seconds
 
-    active.views.session.udf.register("nap", nap, "double")
+    active.views.add_python_function("nap", nap, "double")
     active.run(REPORTS + FEED)
     active.run("CREATE CONTINUOUS CHANNEL Naps(s DOUBLE) AS SELECT r.reportId, nap(:s) AS slept_s FROM Reports r")
     short = active.subscribe("Naps", "B1", s=0.0)

@@ -170,7 +170,7 @@ def test_a_wrong_subscription_is_told_and_keeps_no_other_from_being_made(service
     assert code == 200
     no, missing, made = answer["subscriptions"]
     assert "there is no channel 'No'" in no["error"] and "'event' is missing" in missing["error"]
-    assert set(made) == {"id", "position"}
+    assert set(made) == {"id", "position", "counts"}
 
 
 def test_results_of_a_subscription_that_begins_while_news_are_waited_for_are_told(

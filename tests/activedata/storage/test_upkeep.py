@@ -247,3 +247,19 @@ def test_a_directory_of_a_later_format_is_refused_as_it_is(tmp_path: Path) -> No
     connection.close()
     with pytest.raises(StorageError, match="has format 3, and this version of Trimtab knows formats up to 2"):
         StoredData(tmp_path)
+
+
+def test_what_a_crash_left_of_a_dropped_dataset_goes_at_the_next_start(tmp_path: Path) -> None:
+    stored = StoredData(tmp_path)
+    dataset = opened(stored, active=True)
+    dataset.take([("a", 1)])
+    stranger = tmp_path / "datasets" / "Other-9"
+    stranger.mkdir()
+    stored.catalog.drop("DATASET", dataset.entry.id)  # and then the process is killed
+    stored.close()
+    assert dataset.directory.exists()
+    stored = StoredData(tmp_path)
+    assert not dataset.directory.exists()
+    assert stranger.exists()  # nobody has dropped it
+    assert stored.catalog.dropped_folders() == {}
+    stored.close()

@@ -24,7 +24,7 @@ def run(*arguments: str) -> Result:
 
 def record(folder: Path, scenario: str, settings: dict[str, str], deliveries_one_in: int) -> None:
     with RecordFiles(folder, "sim", run=scenario, deliveries_one_in=deliveries_one_in) as files:
-        ScenarioRun(read_scenario(scenario, settings), 1, None, files).run()
+        ScenarioRun(read_scenario(scenario, settings), 1, files).run()
 
 
 def names(result: Result) -> list[str]:
@@ -69,7 +69,8 @@ def test_figures_that_lack_records_are_left_out(tmp_path: Path) -> None:
 def test_a_study_is_drawn_over_its_parameter(tmp_path: Path) -> None:
     study = tmp_path / "pace.toml"
     study.write_text(
-        'base = "padres-local"\nparameter = "clusters"\n[set]\nbroker = []\nlink = []\nrate = []\nduration_s = 40.0\n'
+        'kind = "study"\nbase = "padres-local"\nparameter = "clusters"\n'
+        "[set]\nbroker = []\nlink = []\nrate = []\nduration_s = 40.0\n"
         '"clusters.edge_brokers_count" = 2\n"clusters.head" = { cpu_mhz = 900, memory_mb = 32, bandwidth_mbps = 9 }\n'
         '"clusters.edges" = [{ cpu_mhz = 500, memory_mb = 32, bandwidth_mbps = 3 }]\n'
         '"publishers.0.broker" = "B10"\n"subscribers.0.broker" = "B11"\n'

@@ -53,9 +53,7 @@ def test_a_rate_of_nothing_is_refused() -> None:
 
 def test_a_wrong_policy_ends_every_command_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
-    file.write_text(
-        '[network]\npolicy = "magic"\n[[broker]]\nname = "B1"\nlisten = "127.0.0.1:7001"\n', encoding="utf-8"
-    )
+    file.write_text('[policy]\nname = "magic"\n[[broker]]\nname = "B1"\nlisten = "127.0.0.1:7001"\n', encoding="utf-8")
     for command in ("up", "status", "load"):
         code, error = trimtab(command, str(file))
         assert code == 2 and error.startswith(

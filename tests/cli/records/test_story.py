@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from trimtab import Client, Network
 from trimtab.cli.main import app
+from trimtab.network import loops
 from trimtab.protocol.records import DeliveryRecord, MoveRecord, RelocationRecord, SessionRecord
 from trimtab.records.files import RecordFiles, read_records
+from trimtab.records.story import read_client_story
 from trimtab.simulation.scenarios.run import ScenarioRun
 from trimtab.simulation.scenarios.scenario import read_scenario
 
@@ -26,7 +30,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = {"duration_s": "200", "subscribers.0.count": "400", "subscribers.0.join_s": "[10, 100]"}
     scenario = read_scenario("padres-local", few)
     with RecordFiles(folder, "sim", run="few-1", deliveries_one_in=2) as files:
-        ScenarioRun(scenario, 1, None, files).run()
+        ScenarioRun(scenario, 1, files).run()
     return folder
 
 
@@ -195,3 +199,20 @@ def test_sessions_between_clusters_and_vain_attempts_are_told_as_such(records: P
     assert "1 time nobody agreed." in result.stdout
     assert "clusters B10 and B20 balance their input load." in result.stdout
     assert "At 77.0 s B1 asked in vain for help with its input load." in result.stdout
+
+
+def test_the_moves_of_a_client_that_records_nothing_are_told(tmp_path: Path) -> None:
+    """A program of somebody's own moves: its new broker records that."""
+    plan = Network.of(["B1", "B2"], [("B1", "B2")]).plan
+
+    async def work(network: Network) -> None:
+        async with await Client.connect(network.address("B1"), "alice") as client:
+            await client.subscribe("class = 'STOCK'")
+            await client.move("B2", network.address("B2"))
+
+    with Network(plan, records=tmp_path) as network:
+        loops.run(work(network))
+    (move,) = read_client_story(tmp_path, "alice").moves
+    assert (move.from_broker, move.to_broker, move.outcome) == ("B1", "B2", "moved")
+    shown = CliRunner().invoke(app, ["story", "alice", "--records", str(tmp_path)]).stdout
+    assert re.search(r"^At \d\d:\d\d:\d\d\.\d it moved from B1 to B2\.$", shown, re.MULTILINE), shown

@@ -32,7 +32,7 @@ def test_every_run_is_compared_with_none_on_the_same_seed(tmp_path: Path) -> Non
     assert runs == json.loads((tmp_path / "summary.json").read_text())["runs"]
     assert len(runs) == (2 + 2 * 2) * 2
     for run in runs:
-        assert ("hops_mean" in run["reductions"]) == (run["policy"] != "none")
+        assert ("hops_mean" in run["details"]["reductions"]) == (run["policy"] != "none")
         assert (run["lost"], run["duplicated"], run["reordered"]) == (0, 0, 0)
     drawn = CliRunner().invoke(app, ["figures", str(tmp_path), "--json"])
     assert drawn.exit_code == 0, drawn.output

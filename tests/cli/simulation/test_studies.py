@@ -12,6 +12,7 @@ from trimtab.cli.main import app
 from trimtab.records.files import read_records
 
 STUDY = """
+kind = "study"
 description = "How many subscribers there are."
 base = "padres-local"
 parameter = "subscribers"
@@ -28,7 +29,7 @@ rate = []
 [[figure]]
 number = "5.23"
 title = "Convergence time"
-metrics = ["converged_at_s", "moves_count"]
+metrics = ["converged_at_s", "moves"]
 """
 
 
@@ -52,10 +53,10 @@ def test_a_study_runs_every_point_with_every_seed(study: tuple[Path, Path, Resul
     assert [point["value"] for point in summary["points"]] == [50, 150]
     assert [[each["seed"] for each in point["runs"]] for point in summary["points"]] == [[1, 2], [1, 2]]
     for point in summary["points"]:
-        moves = [each["metrics"]["moves_count"] for each in point["runs"]]
-        assert point["means"]["moves_count"] == sum(moves) / 2
-        assert all(each["metrics"]["lost_count"] == 0 for each in point["runs"])
-    assert "(b) moves_count: moves of subscribers; figure 5.23" in result.stdout
+        moves = [each["metrics"]["moves"] for each in point["runs"]]
+        assert point["means"]["moves"] == sum(moves) / 2
+        assert all(each["metrics"]["lost"] == 0 for each in point["runs"])
+    assert "(b) moves: moves of subscribers; figure 5.23" in result.stdout
     assert "lost 0, delivered twice 0, out of order 0 in 4 runs" in result.stdout
     times = read_records(out / "150-seed-2", "load")["time_s"].to_pylist()
     assert max(times) >= 60
@@ -73,7 +74,7 @@ def test_one_seed_and_settings_give_the_same_numbers_again(study: tuple[Path, Pa
 def test_studies_are_listed() -> None:
     assert "padres-press-samples" in run("sim", "list").stdout
     kinds = {entry["name"]: entry["kind"] for entry in json.loads(run("sim", "list", "--json").stdout)}
-    assert (kinds["padres-press-samples"], kinds["padres-local"]) == ("study", "scenario")
+    assert (kinds["padres-press-samples"], kinds["padres-local"]) == ("study", "messages")
 
 
 def test_mistakes_are_told_before_anything_runs(tmp_path: Path, study: tuple[Path, Path, Result]) -> None:
@@ -84,7 +85,7 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path, study: tuple[Pat
     blocked.write_text("")
     for arguments, text in (
         ((str(wrong),), "there is no number 7"),
-        ((str(file), "--set", "colour=red"), "unknown field `colour`"),
+        ((str(file), "--set", "colour=red"), "colour: there is no such key"),
         ((str(file), "--quotes", "x.csv"), "--quotes is for scenarios"),
         ((str(file), "--out", str(blocked)), "cannot be written"),
         (("figure-2-2", "--seeds", "2"), "are for studies"),

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from trimtab.lab.studies.any_run import run_job
-from trimtab.lab.studies.studies import Job, jobs_of, parse_lab_study, read_lab_study, shipped_lab_studies
-from trimtab.simulation.scenarios.scenario import ScenarioError
+from trimtab.lab.studies.studies import Job, bundled_lab_studies, jobs_of, parse_lab_study, read_lab_study
+from trimtab.simulation.scenarios.documents import ScenarioError
 
 
-@pytest.mark.parametrize("name", shipped_lab_studies())
+@pytest.mark.parametrize("name", bundled_lab_studies())
 def test_a_shipped_study_names_runs_that_exist(name: str) -> None:
     jobs = jobs_of(read_lab_study(name), [1, 2, 3])
     assert jobs
@@ -45,7 +45,7 @@ def test_every_combination_of_what_varies_is_run_once() -> None:
     ("text", "says"),
     [
         ("title = 3", "Expected `str`, got `int` - at `title`"),
-        ('[[runs]]\nscenario = "nowhere"', "nowhere: neither a file nor a scenario"),
+        ('[[runs]]\nscenario = "nowhere"', "nowhere: neither a file nor a bundled scenario"),
         ('[[runs]]\nscenario = "bad-scale"\nvary = {policy = ["gsh", "best"]}', "policy: best is none of none, ldm"),
         ('[[runs]]\nscenario = "relocation-clustered"\nset = {spread = 100}', "spread 100 is not between 1 and 63"),
         ('[[runs]]\nscenario = "padres-local-pie"\nset = {duration = 100}', "duration"),
@@ -69,11 +69,11 @@ def test_a_scenario_is_a_study_by_itself(tmp_path: Path) -> None:
 def test_a_job_gives_its_numbers_and_a_failing_one_its_reason() -> None:
     good = run_job(Job("mine", "figure-2-2", {}, 1))
     assert good.error == ""
-    assert good.metrics["deliveries_count"] > 0
-    assert good.metrics["lost_count"] == 0
+    assert good.metrics["deliveries"] > 0
+    assert good.metrics["lost"] == 0
     replaced = run_job(Job("mine", "replication-pending", {"protocol": "basic", "pending_count": "100"}, 1))
     assert replaced.error == ""
-    assert replaced.metrics["missing_ratio"] > 0, "which synchronous replication would not lose"
+    assert replaced.metrics["details.missing_ratio"] > 0, "which synchronous replication would not lose"
     bad = run_job(Job("mine", "stock-small", {"quotes": "nowhere.csv"}, 1))
     assert "nowhere.csv" in bad.error
     assert bad.metrics == {}

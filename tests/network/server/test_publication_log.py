@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trimtab import Client, Filter, Network
+from tests.network.running import numbers_from
+from trimtab import Filter, Network
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.loops import run as run_loop
 from trimtab.network.network_file import NetworkOptions
@@ -312,33 +313,21 @@ def test_what_was_acknowledged_is_delivered_once_when_all_brokers_have_died_at_o
     with Network.of(["B1", "B2", "B3"], [("B1", "B2"), ("B2", "B3")], options) as network:
 
         async def work() -> list[int]:
-            numbers: list[int] = []
-            publisher = await Client.connect(network.address("B1"), "P")
-            subscriber = await Client.connect(network.address("B3"), "S")
-            await publisher.advertise(Filter.parse("n >= 0"))
-            await subscriber.subscribe(
-                Filter.parse("n >= 0"), callback=lambda each: numbers.append(int(str(each.publication["n"])))
-            )
-            for number in range(100):
-                await publisher.publish({"n": number})
-            while len(numbers) < 100:
-                await asyncio.sleep(0.02)
-            os.kill(network.pid("B2"), signal.SIGSTOP)  # from here on nothing reaches the subscriber
-            for number in range(100, 300):
-                await publisher.publish({"n": number})
-            await publisher.drain()
-            assert len(numbers) == 100
-            for broker in ("B1", "B2", "B3"):
-                network.kill_broker(broker)
-            for broker in ("B1", "B2", "B3"):
-                network.start_broker(broker)
-            await publisher.publish({"n": 300})
-            while len(numbers) < 301:
-                await asyncio.sleep(0.02)
-            await asyncio.sleep(0.3)  # what comes twice would come now
-            for client in (publisher, subscriber):
-                await client.close()
-            return numbers
+            async with numbers_from(network, "B1", "B3") as numbers:
+                await numbers.publish(range(100))
+                await numbers.arrived(100)
+                os.kill(network.pid("B2"), signal.SIGSTOP)  # from here on nothing reaches the subscriber
+                await numbers.publish(range(100, 300))
+                await numbers.publisher.drain()
+                assert len(numbers.got) == 100
+                for broker in ("B1", "B2", "B3"):
+                    network.kill_broker(broker)
+                for broker in ("B1", "B2", "B3"):
+                    network.start_broker(broker)
+                await numbers.publish([300])
+                await numbers.arrived(301)
+                await asyncio.sleep(0.3)  # what comes twice would come now
+            return numbers.got
 
         assert run_loop(asyncio.wait_for(work(), WITHIN_S)) == list(range(301))
 
@@ -349,23 +338,13 @@ def test_a_replica_goes_on_with_the_disk_of_the_broker_before_it(tmp_path: Path)
     with Network.of(["B1", "B2"], [("B1", "B2")], options, replication=quick) as network:
 
         async def work() -> list[int]:
-            numbers: list[int] = []
-            publisher = await Client.connect(network.address("B1"), "P")
-            subscriber = await Client.connect(network.address("B2"), "S")
-            await publisher.advertise(Filter.parse("n >= 0"))
-            await subscriber.subscribe(
-                Filter.parse("n >= 0"), callback=lambda each: numbers.append(int(str(each.publication["n"])))
-            )
-            for number in range(200):
-                if number == 100:
-                    network.kill_broker("B1")
-                await publisher.publish({"n": number})
-            await publisher.drain()
-            while len(numbers) < 200:
-                await asyncio.sleep(0.02)
-            for client in (publisher, subscriber):
-                await client.close()
-            return numbers
+            async with numbers_from(network, "B1", "B2") as numbers:
+                await numbers.publish(range(100))
+                network.kill_broker("B1")
+                await numbers.publish(range(100, 200))
+                await numbers.publisher.drain()
+                await numbers.arrived(200)
+            return numbers.got
 
         assert run_loop(asyncio.wait_for(work(), WITHIN_S)) == list(range(200))
         network.look_for_replicas(network.status())

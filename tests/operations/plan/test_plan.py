@@ -22,6 +22,7 @@ from trimtab.operations.plan.plan import (
     write_plan,
 )
 from trimtab.operations.plan.present import Present, present_of
+from trimtab.policies.padres.config import PadresConfig
 from trimtab.protocol.frames import BrokerStatus, PeerStatus
 from trimtab.protocol.snapshots import (
     AdvertisementTold,
@@ -38,7 +39,7 @@ NETWORK = """
 enforce_capacities = true
 meter_window_s = 5
 
-[padres]
+[policy.padres]
 local_pie_period_s = 2
 local_detection_min_interval_s = 2
 local_detection_max_interval_s = 4
@@ -157,7 +158,11 @@ def test_the_scenario_has_the_brokers_links_and_settings_of_the_network() -> Non
         ("B2", 40, 0.6),
     ]
     assert [link.between for link in scenario.link] == [("B0", "B1"), ("B0", "B2")]
-    assert (scenario.policy, scenario.seed, scenario.padres.local_pie_period_s) == ("padres", 7, 2)
+    assert (scenario.policy.name, scenario.seed, scenario.policy.config(PadresConfig).local_pie_period_s) == (
+        "padres",
+        7,
+        2,
+    )
     assert scenario.network.meter_window_s == 5
 
 
@@ -232,13 +237,13 @@ def test_machines_clients_and_settings_can_be_changed() -> None:
         "cpu.B1=100",
         "bandwidth.B1=2",
         "client.S3=B2",
-        "padres.local_ratio_threshold=0.2",
-        "padres.global_ratio_threshold=0.3",
+        "policy.padres.local_ratio_threshold=0.2",
+        "policy.padres.global_ratio_threshold=0.3",
     ]
     after, words = changed(present(), changes)
     assert (after.broker("B1").cpu_mhz, after.broker("B1").bandwidth_mbps) == (100, 2)
     assert next(client.broker for client in after.clients if client.name == "S3") == "B2"
-    assert after.padres.local_ratio_threshold == 0.2
+    assert after.policy.config(PadresConfig).local_ratio_threshold == 0.2
     assert words[0] == "B1 has 100 MHz instead of 20"
 
 
@@ -253,8 +258,13 @@ def test_machines_clients_and_settings_can_be_changed() -> None:
         ("cpu=5", "expected broker.NAME=gone"),
         ("weather=bad", "expected broker.NAME=gone"),
         ("traffic", "expected broker.NAME=gone"),
-        ("padres.speed=1", "no setting of .padres. is named speed"),
-        ("padres.local_ratio_threshold=-1", "--set padres.local_ratio_threshold=-1: "),
+        (
+            "policy.padres.speed=1",
+            "--set policy.padres.speed=1: unknown key speed in policy.padres; expected pie_ratio",
+        ),
+        ("policy.magic.speed=1", "no policy has a table magic; expected one of padres, naive"),
+        ("padres.speed=1", "expected broker.NAME=gone"),
+        ("policy.padres.local_ratio_threshold=-1", "--set policy.padres.local_ratio_threshold=-1: "),
         ("client.S1=B9", "no broker is named B9"),
         ("client.S99=B1", "no client is named S99; of 44 the nearest are"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from trimtab import Filter
 from trimtab.broker.config import BrokerConfig
 from trimtab.policies.api import RelocatePublisher
-from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.registry import agents_of
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.world.world import World
@@ -19,7 +18,7 @@ def network(policy: str) -> World:
     world = World(1)
     for name in dict.fromkeys(name for link in LINKS for name in link):
         neighbours = tuple(second if first == name else first for first, second in LINKS if name in (first, second))
-        world.add_broker(BrokerConfig(name, neighbours=neighbours), agents=agents_of(policy, name, 1, PadresConfig()))
+        world.add_broker(BrokerConfig(name, neighbours=neighbours), agents=agents_of(policy, name, 1))
     for first, second in LINKS:
         world.add_link(first, second)
     world.add_client("p", "H1")

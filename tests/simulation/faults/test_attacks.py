@@ -6,8 +6,9 @@ import pytest
 
 from trimtab.cli.simulation.crisis_lines import attack_lines
 from trimtab.simulation.faults.attacks import AttackKind, AttackSummary
+from trimtab.simulation.scenarios.documents import ScenarioError
 from trimtab.simulation.scenarios.run import ScenarioRun
-from trimtab.simulation.scenarios.scenario import ScenarioError, read_scenario
+from trimtab.simulation.scenarios.scenario import read_scenario
 
 SHORT = {"duration_s": "8.0", "attack.begin_s": "3.0", "crisis.join_every_s": "0.05", "crisis.coarseness": "4"}
 STALLING = {"network__window_frames_count": "1500", "network__client_queue_max_count": "100", "duration_s": "14"}
@@ -24,8 +25,8 @@ def attack(kind: AttackKind, **settings: str) -> AttackSummary:
     overrides = {**SHORT, **{key.replace("__", "."): value for key, value in settings.items()}}
     summary = ScenarioRun(read_scenario(f"ews-attack-{kind}", overrides), 1).run()
     assert summary.violations == []
-    assert summary.attack is not None
-    return summary.attack
+    assert summary.details.attack is not None
+    return summary.details.attack
 
 
 def unprotected(kind: AttackKind, **settings: str) -> AttackSummary:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from trimtab.broker.meters import MeterConfig
 from trimtab.load.indices import LoadIndices
 from trimtab.protocol.records import MoveRecord, SessionRecord
 from trimtab.simulation.scenarios.balance import BalancePart, BalanceSummary, BalanceWatch
@@ -33,12 +34,14 @@ class World:
         others = [second if first == name else first for first, second in links if name in (first, second)]
         peers = {other: SimpleNamespace(name=other, role="broker", subscriptions={}) for other in others}
         counters = SimpleNamespace(control_out_count=0, publications_out_count=0)
-        return SimpleNamespace(broker=SimpleNamespace(counters=counters, peers=peers), load=lambda: load(ratio))
+        meters = SimpleNamespace(config=MeterConfig(bandwidth_bytes_per_s=1_000.0, matching_s_per_subscription=0.001))
+        broker = SimpleNamespace(counters=counters, peers=peers, meters=meters)
+        return SimpleNamespace(broker=broker, load=lambda: load(ratio))
 
 
 def converged_s(ratios: dict[str, tuple[float, float]], *, clusters: bool) -> tuple[float | None, float | None]:
     part = BalancePart(joined_s=100.0, change_s=1_000.0, ratio_threshold=0.15, clusters=clusters)
-    watch = BalanceWatch(part, "padres", 0.9, 0.95)
+    watch = BalanceWatch(part, 0.9, 0.95)
     for now_s in range(0, 900, 10):
         world: Any = World(float(now_s), ratios)
         watch.read(world)
@@ -69,7 +72,7 @@ def session(begin_s: float, estimated: float, observed: float) -> SessionRecord:
 
 
 def test_estimates_are_judged_without_joining_subscribers_and_also_without_the_change_of_rates() -> None:
-    watch = BalanceWatch(BalancePart(joined_s=100.0, change_s=1_000.0), "padres", 0.9, 0.95)
+    watch = BalanceWatch(BalancePart(joined_s=100.0, change_s=1_000.0), 0.9, 0.95)
     for each in (session(90.0, 0.1, 0.9), session(500.0, 0.4, 0.5), session(1_010.0, 0.4, 0.8)):
         watch.record(each)
     summary = watch.summary()
@@ -81,7 +84,7 @@ def test_estimates_are_judged_without_joining_subscribers_and_also_without_the_c
 
 def made_up(steps: list[tuple[float, float, float]], moved_s: list[float]) -> BalanceSummary:
     """A cluster pair; at each time the difference of two brokers, and how long the output queue of one takes."""
-    watch = BalanceWatch(BalancePart(joined_s=0.0, change_s=2_000.0), "padres", 0.9, 0.95)
+    watch = BalanceWatch(BalancePart(joined_s=0.0, change_s=2_000.0), 0.9, 0.95)
     for now_s, difference, queue_s in steps:
         world: Any = World(now_s, {"B10": (0.5, 0.5 - difference)})
         busy = msgspec.structs.replace(load(0.5), output_queue_delay_s=queue_s)
@@ -98,6 +101,7 @@ def test_rest_begins_when_loads_are_level_nobody_moves_and_the_backlog_is_gone()
     summary = made_up(steps, [50.0, 500.0])
     assert (summary.converged_at_s, summary.rest_from_s) == (100.0, 700.0)
     assert made_up(steps, [50.0, 900.0]).rest_from_s == 900.0
+    assert round(summary.above_optimum["output ratio"], 4) == round(0.5 / 0.475 - 1, 4), "0.5 and 0.45 could be 0.475"
     assert summary.input_difference is not None
     assert round(summary.input_difference.most, 6) == 0.05
 

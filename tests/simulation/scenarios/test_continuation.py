@@ -10,7 +10,7 @@ from trimtab.language import Filter
 from trimtab.protocol.effects import Deliver
 from trimtab.protocol.messages import Publish
 from trimtab.simulation.scenarios.continuation import Continuation, ContinuedClient, Wanted, begin_after_s
-from trimtab.simulation.scenarios.scenario import BrokerPart, LinkPart, Scenario
+from trimtab.simulation.scenarios.messages import BrokerPart, LinkPart, Scenario
 
 ADVERTISED = Filter.parse("[class,eq,'STOCK'],[symbol,isPresent,''],[volume,isPresent,0]")
 BEGIN_S = 2.0

@@ -8,15 +8,18 @@ import pytest
 
 from trimtab.cli.simulation.crisis_lines import crisis_lines
 from trimtab.simulation.scenarios.crisis_watch import CrisisSummary
-from trimtab.simulation.scenarios.run import ScenarioRun, Summary
-from trimtab.simulation.scenarios.scenario import ScenarioError, parse_scenario, read_scenario
+from trimtab.simulation.scenarios.documents import ScenarioError
+from trimtab.simulation.scenarios.run import MessagesSummary, ScenarioRun
+from trimtab.simulation.scenarios.scenario import parse_scenario, read_scenario
 from trimtab.simulation.scenarios.topics import BEARABLE_RATIO, burst_bytes_per_s, drawn_topics
 
 SMALL = """
 name = "small"
 duration_s = 30.0
-policy = "delay"
 record_every_s = 0.5
+
+[policy]
+name = "delay"
 
 [network]
 latency_s = 0.05
@@ -79,40 +82,42 @@ bursts = true
 """
 
 
-def run_small(**overrides: str) -> tuple[Summary, CrisisSummary]:
+def run_small(**overrides: str) -> tuple[MessagesSummary, CrisisSummary]:
     summary = ScenarioRun(parse_scenario(SMALL, "small.toml", overrides)).run()
-    assert summary.crisis is not None
+    assert summary.details.crisis is not None
     assert summary.violations == []
-    return summary, summary.crisis
+    return summary, summary.details.crisis
 
 
 @pytest.fixture(scope="module")
-def small() -> tuple[Summary, CrisisSummary]:
+def small() -> tuple[MessagesSummary, CrisisSummary]:
     return run_small()
 
 
 def test_subscribers_of_a_topic_are_allocated_together_and_where_there_is_room(
-    small: tuple[Summary, CrisisSummary],
+    small: tuple[MessagesSummary, CrisisSummary],
 ) -> None:
     _, crisis = small
     assert crisis.placement == {"Bh": [], "b0": [1, 3], "b1": [2]}
     assert crisis.moves_before_burst == 9
 
 
-def test_after_the_burst_the_tolerant_bundle_moves_and_nothing_is_late(small: tuple[Summary, CrisisSummary]) -> None:
+def test_after_the_burst_the_tolerant_bundle_moves_and_nothing_is_late(
+    small: tuple[MessagesSummary, CrisisSummary],
+) -> None:
     summary, crisis = small
     (move,) = crisis.moves
     assert (move.topics, move.clients, move.from_broker, move.to_broker) == ([1], 2, "b0", "b1")
     assert 12.0 < move.at_s < move.done_s < 18.0
     assert move.reason.startswith("overloaded in queue depth")
-    assert (crisis.late_total, summary.late_count) == (0, 0)
+    assert (crisis.late_total, summary.details.late) == (0, 0)
     assert crisis.balanced_at_s is not None
     assert crisis.worst_topic == 3
     assert crisis.worst_topic_queue_empty_at_s is not None
 
 
 def test_a_move_without_which_deliveries_would_be_late_is_not_called_unnecessary(
-    small: tuple[Summary, CrisisSummary],
+    small: tuple[MessagesSummary, CrisisSummary],
 ) -> None:
     _, crisis = small
     assert crisis.unnecessary_moves == []
@@ -122,7 +127,7 @@ def test_without_a_policy_deliveries_are_late_and_counted_by_topic() -> None:
     summary, crisis = run_small(policy="none")
     assert crisis.placement["b1"] == [1, 2, 3]
     assert crisis.late_deliveries.keys() == {"3"}
-    assert crisis.late_total == summary.late_count > 100
+    assert crisis.late_total == summary.details.late > 100
     assert crisis.moves == []
 
 
@@ -132,7 +137,7 @@ def test_tolerant_subscribers_alone_are_not_balanced_needlessly() -> None:
     assert crisis.late_total == 0
 
 
-def test_what_people_are_told(small: tuple[Summary, CrisisSummary]) -> None:
+def test_what_people_are_told(small: tuple[MessagesSummary, CrisisSummary]) -> None:
     lines = crisis_lines(small[1])
     assert lines[3].split()[:2] == ["3", "1.5"]
     assert "unnecessary moves: none" in lines
@@ -179,8 +184,8 @@ def test_topics_without_a_place_to_join_are_refused() -> None:
 def test_the_papers_burst_is_balanced_with_next_to_nothing_late_though_messages_are_coarse() -> None:
     coarse = {"crisis.coarseness": "8", "crisis.checked_moves_max_count": "0", "duration_s": "48"}
     summary = ScenarioRun(read_scenario("ews-burst", coarse)).run()
-    crisis = summary.crisis
+    crisis = summary.details.crisis
     assert crisis is not None
     assert (summary.violations, crisis.moves_before_burst) == ([], 56)
-    assert crisis.late_total < 0.01 * summary.deliveries_count
+    assert crisis.late_total < 0.01 * (summary.deliveries or 0)
     assert sorted(topic for topics in crisis.placement.values() for topic in topics) == list(range(1, 16))

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from trimtab.cli.main import app
 from trimtab.protocol.records import AnyRecord, DeliveryRecord, LoadRecord, MoveRecord
 from trimtab.records.files import RecordFiles, read_records
-from trimtab.simulation.scenarios.run import ScenarioRun, Summary
-from trimtab.simulation.scenarios.scenario import Scenario, parse_scenario, read_scenario
+from trimtab.simulation.scenarios.messages import Scenario
+from trimtab.simulation.scenarios.run import MessagesSummary, ScenarioRun
+from trimtab.simulation.scenarios.scenario import parse_scenario, read_scenario
 
 MOVING = """
 duration_s = 30.0
@@ -74,7 +75,7 @@ class Kept:
         return [each for each in self.records if isinstance(each, MoveRecord)]
 
 
-def recorded(scenario: Scenario) -> tuple[Summary, ScenarioRun, Kept]:
+def recorded(scenario: Scenario) -> tuple[MessagesSummary, ScenarioRun, Kept]:
     kept = Kept()
     run = ScenarioRun(scenario, recorder=kept)
     return run.run(), run, kept
@@ -83,8 +84,8 @@ def recorded(scenario: Scenario) -> tuple[Summary, ScenarioRun, Kept]:
 def test_recorded_deliveries_agree_with_the_summary() -> None:
     summary, _, kept = recorded(parse_scenario(MOVING))
     deliveries = kept.deliveries()
-    assert sum(each.subscriptions_count for each in deliveries) == summary.deliveries_count > 0
-    assert sum(each.delay_s for each in deliveries) / len(deliveries) == pytest.approx(summary.delay_mean_s)
+    assert sum(each.subscriptions_count for each in deliveries) == (summary.deliveries or 0) > 0
+    assert sum(each.delay_s for each in deliveries) / len(deliveries) == pytest.approx(summary.details.delay_mean_s)
     before = {each.broker for each in deliveries if each.client == "alice" and each.time_s < 10}
     after = {each.broker for each in deliveries if each.client == "alice" and each.time_s > 11}
     assert (before, after) == ({"B1"}, {"B2"})
@@ -119,7 +120,7 @@ def test_moves_are_recorded_with_their_begin_end_and_outcome() -> None:
     assert first.begin_s == 10.0 < first.end_s < 11.0
     assert (second.outcome, second.begin_s, second.end_s) == ("stayed", 20.0, 20.0)
     assert "already there" in second.reason
-    assert summary.moves_count == 1
+    assert summary.moves == 1
 
 
 def test_recording_changes_nothing_that_happens() -> None:

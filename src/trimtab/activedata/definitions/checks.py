@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 
 def check_arguments(channel: ChannelEntry, arguments: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """The arguments in the order of the parameters, or a mistake that says what the channel takes."""
-    names = [field.name for field in channel.parameters]
-    takes = ", ".join(f"{field.name} {field.type}" for field in channel.parameters) or "no arguments"
+    return checked_arguments(channel.name, channel.parameters, arguments)
+
+
+def checked_arguments(owner: str, parameters: tuple[Field, ...], arguments: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The arguments in the order of the parameters of a channel or a procedure."""
+    names = [field.name for field in parameters]
+    takes = ", ".join(f"{field.name} {field.type}" for field in parameters) or "no arguments"
     unknown = [name for name in arguments if name not in names]
     if unknown:
-        raise ValueMistake(f"{channel.name} has no parameter {unknown[0]!r}; it takes {takes}")
+        raise ValueMistake(f"{owner} has no parameter {unknown[0]!r}; it takes {takes}")
     missing = [name for name in names if arguments.get(name) is None]
     if missing:
-        raise ValueMistake(f"the argument {missing[0]!r} is missing; {channel.name} takes {takes}")
+        raise ValueMistake(f"the argument {missing[0]!r} is missing; {owner} takes {takes}")
     try:
-        return {field.name: check_value(field, arguments[field.name]) for field in channel.parameters}
+        return {field.name: check_value(field, arguments[field.name]) for field in parameters}
     except ValueMistake as error:
         raise ValueMistake(str(error).replace("field", "argument", 1)) from None
 
@@ -65,7 +70,7 @@ def check_body(
         values = [*(example_value(each.type) for each in driver.entry.fields), 0]
         views.show_arrow("_checked_new", _one_row(driver.schema, values), None)
         try:
-            check_query(views.session, _plain(body), set(datasets))
+            check_query(views.session, _plain(body), set(datasets), views.function_names)
             arguments = {each.name: example_value(each.type) for each in parameters}
             views.session.sql(_plain(body), args=arguments)
             compiled = query.text("`_checked_new`", "`_checked_subscriptions`", {})
@@ -109,6 +114,7 @@ def check_whole(
         views.show_arrow("_checked_subscriptions", _one_row(schema, values), None)
         try:
             plain = _with_times(_without_is_new(text))
+            check_query(views.session, plain, set(datasets), views.function_names)
             columns = views.session.sql(
                 plain, args={each.name: example_value(each.type) for each in parameters}
             ).columns

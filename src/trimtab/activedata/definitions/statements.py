@@ -23,6 +23,13 @@ from trimtab.activedata.definitions.data_statements import (
     read_value,
 )
 from trimtab.activedata.definitions.fields import Field, Scalar
+from trimtab.activedata.definitions.routines import (
+    CreateFunction,
+    CreateProcedure,
+    Execute,
+    read_function,
+    read_procedure,
+)
 from trimtab.activedata.definitions.tokens import Token, TokenReader
 from trimtab.activedata.definitions.types import read_type
 
@@ -36,10 +43,10 @@ PERIOD_MIN_S: Final = 0.01
 
 
 class CreateDataset(msgspec.Struct, frozen=True):
-    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) [KEY field | KEY (field, ...)] [PARTITION BY ...]
-    [RETAIN n DAYS [BY field]]`.
+    """`CREATE [ACTIVE] DATASET name (field TYPE [OPTIONAL], ...) [KEY field | KEY (field, ...)] [EVOLVING]
+    [PARTITION BY field | DAY(field), ...] [RETAIN n DAYS [BY field]]`.
 
-    Partitions are fields, or days of a field, written `DAY(field)`.
+    An evolving dataset gets the fields that records of feeds have and it has not.
     """
 
     name: str
@@ -50,6 +57,7 @@ class CreateDataset(msgspec.Struct, frozen=True):
     partition_by: tuple[str, ...] = ()
     retain_s: float | None = None
     retain_by: str | None = None
+    evolving: bool = False
 
 
 class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
@@ -117,6 +125,8 @@ class CreateChannel(msgspec.Struct, frozen=True):
     if_not_exists: bool = False
     repetitive: bool = False
     push: bool = False
+    wait_s: float | None = None
+    wait_for: str = ""
 
 
 class CreateBroker(msgspec.Struct, frozen=True):
@@ -175,6 +185,9 @@ Statement: TypeAlias = (
     | Unsubscribe
     | Drop
     | DataStatement
+    | CreateFunction
+    | CreateProcedure
+    | Execute
     | Query
 )
 
@@ -225,6 +238,10 @@ def _statement(reader: TokenReader) -> Statement:
                 raise reader.expected("the number of a subscription", number)
             broker = reader.need_name("the broker's name").text if reader.skip("ON") else None
             return Unsubscribe(int(number.text), broker)
+        case "EXECUTE":
+            reader.take()
+            procedure, positional, named = _call(reader)
+            return Execute(procedure.text, positional, named, procedure.start)
         case "DROP":
             return _drop(reader)
         case "INSERT" | "UPSERT":
@@ -273,7 +290,15 @@ def _create(reader: TokenReader) -> Statement:
         address = reader.need_string("the broker's address")
         secret = reader.need_string("the secret") if not publishes and reader.skip("SECRET") else None
         return CreateBroker(name, address, if_not_exists, publishes, at, secret)
-    raise reader.expected("[ACTIVE] DATASET, FEED, [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL or [PUBLISHING] BROKER")
+    if reader.skip("FUNCTION"):
+        function = _own_name(reader, "the function's name")
+        return read_function(reader, function, _fields(reader, "parameter", may_be_optional=False))
+    if reader.skip("PROCEDURE"):
+        procedure = _own_name(reader, "the procedure's name")
+        return read_procedure(reader, procedure, _fields(reader, "parameter", may_be_optional=False), read_duration_s)
+    raise reader.expected(
+        "[ACTIVE] DATASET, FEED, [CONTINUOUS | REPETITIVE] [PUSH] CHANNEL, [PUBLISHING] BROKER, FUNCTION or PROCEDURE"
+    )
 
 
 def _own_name(reader: TokenReader, what: str) -> Token:
@@ -295,8 +320,11 @@ def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     retain_s = retain_by = None
+    evolving = False
     while True:
-        if reader.skip("KEY"):
+        if reader.skip("EVOLVING"):
+            evolving = True
+        elif reader.skip("KEY"):
             keys = _keys(reader, by_name)
         elif reader.skip("PARTITION", "BY"):
             partition_by = _partitions(reader, by_name)
@@ -306,7 +334,7 @@ def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
                 retain_by = _known_field(reader, by_name, ("TIMESTAMP", "DATE"), "keeps records by").name
         else:
             break
-    return CreateDataset(name, fields, keys, active, if_not_exists, partition_by, retain_s, retain_by)
+    return CreateDataset(name, fields, keys, active, if_not_exists, partition_by, retain_s, retain_by, evolving)
 
 
 def _keys(reader: TokenReader, by_name: dict[str, Field]) -> tuple[str, ...]:
@@ -436,7 +464,8 @@ def _channel(reader: TokenReader) -> CreateChannel:
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
     name = _own_name(reader, "the channel's name").text
     parameters = _fields(reader, "parameter", may_be_optional=False)
-    period_s = retain_s = None
+    period_s = retain_s = wait_s = None
+    wait_for = ""
     while True:
         if reader.at("PERIOD"):
             period = reader.take()
@@ -447,6 +476,14 @@ def _channel(reader: TokenReader) -> CreateChannel:
                 raise reader.refuse(period, f"a period is at least {PERIOD_MIN_S:g} seconds, not {period_s:g}")
         elif reader.skip("RETAIN"):
             retain_s = read_duration_s(reader)
+        elif reader.at("WAIT"):
+            wait = reader.take()
+            if repetitive:
+                raise reader.refuse(wait, "a repetitive channel runs its whole body again; nothing waits")
+            reader.need("UP", "TO")
+            wait_s = read_duration_s(reader)
+            reader.need("FOR")
+            wait_for = reader.need_name("the name of a dataset of the FROM").text
         else:
             break
     if not continuous and period_s is None:
@@ -455,7 +492,9 @@ def _channel(reader: TokenReader) -> CreateChannel:
     if not reader.at("SELECT") and not reader.at("WITH"):
         raise reader.expected("SELECT")
     body, body_start = _rest(reader)
-    return CreateChannel(name, parameters, period_s, retain_s, body, body_start, if_not_exists, repetitive, push)
+    return CreateChannel(
+        name, parameters, period_s, retain_s, body, body_start, if_not_exists, repetitive, push, wait_s, wait_for
+    )
 
 
 def _subscribe(reader: TokenReader) -> Subscribe:
@@ -502,8 +541,8 @@ def _call(reader: TokenReader) -> tuple[Token, tuple[Scalar, ...], dict[str, Sca
 def _drop(reader: TokenReader) -> Drop:
     reader.need("DROP")
     kind = reader.take()
-    if kind.upper not in ("DATASET", "FEED", "CHANNEL", "BROKER"):
-        raise reader.expected("DATASET, FEED, CHANNEL or BROKER", kind)
+    if kind.upper not in ("DATASET", "FEED", "CHANNEL", "BROKER", "FUNCTION", "PROCEDURE"):
+        raise reader.expected("DATASET, FEED, CHANNEL, BROKER, FUNCTION or PROCEDURE", kind)
     if_exists = reader.skip("IF", "EXISTS")
     name = reader.need_name("a name")
     cascade = reader.at("CASCADE")

@@ -88,8 +88,12 @@ def compile_channel(
 ) -> tuple[ChannelQuery, Body]:
     """Compile a body; `datasets` are known by their names in lower case. Mistakes are told by position in the body."""
     body = parse_body(text)
-    compiler = _Compiler(body, parameters, datasets)
-    return compiler.compile(), body
+    return compile_body(body, parameters, datasets), body
+
+
+def compile_body(body: Body, parameters: tuple[Field, ...], datasets: Mapping[str, Dataset]) -> ChannelQuery:
+    """Compile a body that was taken apart."""
+    return _Compiler(body, parameters, datasets).compile()
 
 
 class _Compiler:

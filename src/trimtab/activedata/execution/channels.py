@@ -9,11 +9,15 @@ import msgspec
 from trimtab.activedata.execution.batch_sizes import BatchSize
 from trimtab.activedata.execution.channel_queries import ChannelQuery
 from trimtab.activedata.execution.spark_views import SubscriptionTable
+from trimtab.activedata.execution.waits import Waits
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
 
 SLOW_S: Final = 1.0
 """Executions that take longer delay those that they run together with."""
+
+SLOW_PLANNED_S: Final = 5.0
+"""The same for executions that were planned, which the next ones may not have to be."""
 
 SLOW_IN_A_ROW_COUNT: Final = 2
 """So many slow executions in a row, and a channel runs apart; as many quick ones, and it runs with the others."""
@@ -36,10 +40,12 @@ class ChannelMeters(msgspec.Struct):
 
 
 class ChannelOptions(msgspec.Struct, frozen=True):
-    """How a channel was defined beyond its body: whether it runs all of it, and whether its results are pushed."""
+    """How a channel was defined beyond its body: whether it runs all of it, pushes its results, or waits for rows."""
 
     repetitive: bool = False
     push: bool = False
+    wait_s: float | None = None
+    wait_for: str = ""
 
 
 class RunningChannel:
@@ -61,6 +67,8 @@ class RunningChannel:
         self.state = state or WholeState()
         """How far a channel is that runs its whole body."""
         self.subscriptions = table
+        self.waits: Waits | None = None
+        """Records that wait for a row of another dataset, if the channel lets them."""
         self.position = entry.position
         self.meters = ChannelMeters()
         self.size = BatchSize()
@@ -89,13 +97,15 @@ class RunningChannel:
         assert isinstance(self.query, ChannelQuery)
         return self.query
 
-    def payload_sql(self) -> str:
+    def payload_sql(self, columns: tuple[str, ...] | None = None) -> str:
         """The expression that makes a notification's fields one JSON text."""
-        fields = ", ".join(f"q.`{name}`" for name in self.entry.columns)
+        fields = ", ".join(f"q.`{name}`" for name in columns or self.entry.columns)
         return f"to_json(struct({fields}), map('ignoreNullFields', 'false'))"
 
-    def took(self, seconds: float, *, alone: bool) -> None:
+    def took(self, seconds: float, *, alone: bool, planned: bool) -> None:
         """Take note of how long an execution took: slow channels run apart, those that were slow alone stay there."""
+        if planned and SLOW_S < seconds <= SLOW_PLANNED_S:
+            return  # the next one has its plan
         if seconds > SLOW_S:
             self.slow_count = max(0, self.slow_count) + 1
             if self.slow_count >= SLOW_IN_A_ROW_COUNT:

@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 APART_COUNT: Final = 2
 """Lanes for channels that run apart."""
 
+WAITING_RECORDS_COUNT: Final = 2_000
+"""New records that a channel takes at once whose records may wait."""
+
 WATCH_EVERY_S: Final = 1.0
 IDLE_MAX_S: Final = 600.0
 RETENTION_EVERY_S: Final = 600.0
@@ -145,11 +148,17 @@ class Engine:
     def waiting_count(self, channel: RunningChannel) -> int:
         """How many records a channel has not seen; whole bodies count as one that is there when they should run."""
         if channel.whole is None:
-            return self._datasets[channel.query.driver.lower()].last_sequence - channel.position
+            new_count = self._datasets[channel.query.driver.lower()].last_sequence - channel.position
+            return new_count or int(self._is_again_due(channel))
         if channel.options.repetitive:
             return min(1, channel.subscriptions.count)
         seen = channel.state.positions
         return int(any(self._datasets[name].last_sequence > seen.get(name, 0) for name in channel.whole.new_in))
+
+    def _is_again_due(self, channel: RunningChannel) -> bool:
+        """Whether records that wait should be looked at again."""
+        waits = channel.waits
+        return waits is not None and waits.is_due(self._datasets[waits.queries.dataset].store.version)
 
     def _next_count(self, channel: RunningChannel) -> int:
         """How many records its next execution takes."""
@@ -162,7 +171,9 @@ class Engine:
         waiting = [each for each in self._each(continuous=True) if self.waiting_count(each) > 0]
         mine = [each for each in waiting if not self._runs_apart(each)]
         ready = [each for each in mine if each.retry_after_s <= now_s]
-        return ready, min((each.retry_after_s for each in mine), default=None)
+        waited = [each.waits.next_s() for each in self._each(continuous=True) if each.waits is not None]
+        times = [now_s + max(0.05, at_s - time.time()) for at_s in waited if at_s is not None]
+        return ready, min([*(each.retry_after_s for each in mine), *times], default=None)
 
     def _repetitive_due(self, now_s: float) -> tuple[list[RunningChannel], float | None]:
         """Channels whose period is over; one that has nothing new to see just waits for its next period."""
@@ -213,6 +224,9 @@ class Engine:
             if channel.whole is not None:
                 self._execute_whole(channel, lane)
                 continue
+            if channel.waits is not None:
+                self._execute_waiting(channel, lane)
+                continue
             groups.setdefault((channel.query.driver, channel.position), []).append(channel)
         for (driver, position), group in groups.items():
             dataset = self._datasets[driver.lower()]
@@ -233,7 +247,7 @@ class Engine:
             if len(group) == 1 and self.executions.takes_tasks(group[0], to - position):
                 self.executions.run_tasks(group[0], records, to, lane)
                 return
-            self.executions.run_small(group, records, to, lane)
+            planned = self.executions.run_small(group, records, to, lane)
         except Exception as error:
             if len(group) > 1 and not is_spark_gone(error):
                 for channel in group:
@@ -246,7 +260,23 @@ class Engine:
                     self._failures.set_apart(channel, to, error)
             return
         for channel in group:
-            channel.took(time.monotonic() - started_s, alone=len(group) == 1)
+            channel.took(time.monotonic() - started_s, alone=len(group) == 1, planned=planned)
+
+    def _execute_waiting(self, channel: RunningChannel, lane: Lane) -> None:
+        dataset = self._datasets[channel.query.driver.lower()]
+        to = channel.position
+        try:
+            if self._is_again_due(channel):
+                self.executions.run_again(channel, lane)
+            to += min(dataset.last_sequence - to, WAITING_RECORDS_COUNT, self._next_count(channel))
+            if to > channel.position:
+                self.executions.run_waiting(channel, dataset.records(channel.position, to), to, lane)
+        except Exception as error:
+            if channel.is_apart and to > channel.position:
+                self._failures.handle(channel, dataset, to, error, lane=lane)
+            else:
+                self._failures.set_apart(channel, max(to, channel.position + 1), error)
+                channel.retry_after_s = max(channel.retry_after_s, time.monotonic() + 1.0)
 
     def _execute_whole(self, channel: RunningChannel, lane: Lane) -> None:
         started_s = time.monotonic()
@@ -256,7 +286,7 @@ class Engine:
         except Exception as error:
             self._failures.handle_whole(channel, now, error, lane)
             return
-        channel.took(time.monotonic() - started_s, alone=True)
+        channel.took(time.monotonic() - started_s, alone=True, planned=True)
 
     # The watch
 

@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from trimtab.activedata.errors import StorageError
+from trimtab.activedata.execution.channel_queries import ChannelQuery
 from trimtab.activedata.execution.channels import RunningChannel
 from trimtab.activedata.execution.lanes import Lane
 from trimtab.activedata.execution.query_plans import KEPT_SUBSCRIPTIONS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
 from trimtab.activedata.execution.result_tasks import POSITIONS_PER_TASK, TaskLimits, Written, write_results
 from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.execution.waits import FOUND_COLUMN
 from trimtab.activedata.execution.whole_queries import WholeState
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
@@ -107,6 +109,8 @@ class Executions:
     def takes_tasks(self, channel: RunningChannel, records_count: int) -> bool:
         """Whether tasks should write the results of a channel for so many records."""
         count = channel.subscriptions.count
+        if channel.waits is not None:
+            return False
         if channel.whole is not None and channel.size.results_per_record is None:
             return False
         if records_count > RECORDS_MAX_COUNT:
@@ -115,13 +119,16 @@ class Executions:
 
     # The short path
 
-    def run_small(self, group: list[RunningChannel], records: pa.Table, to: int, lane: Lane) -> None:
-        """Execute channels on few records, and commit."""
+    def run_small(self, group: list[RunningChannel], records: pa.Table, to: int, lane: Lane) -> bool:
+        """Execute channels on few records, and commit; answers whether that had to be planned."""
         started_s = time.monotonic()
         name = f"{lane.name}-{group[0].entry.id}" if group[0].is_apart else lane.name
+        plans_count = self.prepared.plans_count
         with lane.working(self.views):
             found = self.ask(group, records, name)
+        is_planned = found.path != KEPT_PLAN or self.prepared.plans_count != plans_count
         self.commit(group, found, records.num_rows, to, started_s)
+        return is_planned
 
     def ask(self, group: list[RunningChannel], records: pa.Table, lane: str = "") -> Found:
         """The results of channels for new records: channel, subscription, record and payload."""
@@ -269,6 +276,69 @@ class Executions:
             self._came_through(channel, outcome, count, int(count * results_bytes))
         self._note(group, outcome, rows.num_rows)
 
+    # Records that wait
+
+    def run_waiting(self, channel: RunningChannel, records: pa.Table, to: int, lane: Lane) -> None:
+        """Execute a channel on new records, and let those wait that find no row of the dataset that is waited for."""
+        waits = channel.waits
+        assert waits is not None
+        started_s = time.monotonic()
+        version = self.datasets[waits.queries.dataset].store.version
+        with lane.working(self.views):
+            found = self._rows_of(channel, waits.queries.enriched, records)
+            wanting = self._rows_of(channel, waits.queries.wanting, records, (FOUND_COLUMN,))
+        waits.add(wanting, found, to)
+        if waits.count == 0 or waits.version is None:
+            waits.version = version
+        self.commit([channel], Found(found, PLANNED), records.num_rows, to, started_s)
+
+    def run_again(self, channel: RunningChannel, lane: Lane) -> None:
+        """Look at the records again that wait, and commit what they give."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        waits = channel.waits
+        assert waits is not None
+        started_s = time.monotonic()
+        dataset = self.datasets[channel.query.driver.lower()]
+        waits.version = self.datasets[waits.queries.dataset].store.version
+        numbers, now_s = waits.records(), time.time()
+        records = dataset.records(numbers[0] - 1, numbers[-1])
+        records = records.filter(pc.is_in(records["_sequence"], pa.array(numbers, pa.int64())))
+        with lane.working(self.views):
+            rows = waits.among(self._rows_of(channel, waits.queries.enriched, records), now_s, over=False)
+            if waits.queries.without is not None:
+                left = waits.among(self._rows_of(channel, waits.queries.without, records), now_s, over=True)
+                known = set(_pair_keys(rows))
+                rows = pa.concat_tables(
+                    [rows, left.filter(pa.array([key not in known for key in _pair_keys(left)], pa.bool_()))]
+                )
+        if rows.num_rows:
+            self.commit([channel], Found(rows, PLANNED), records.num_rows, channel.position, started_s)
+        waits.settle(rows, now_s)
+
+    def _rows_of(
+        self,
+        channel: RunningChannel,
+        query: ChannelQuery,
+        records: pa.Table,
+        columns: tuple[str, ...] | None = None,
+    ) -> pa.Table:
+        """What another query than the channel's own gives for records."""
+        view = f"_waiting_{channel.entry.id}"
+        with self.views.lock:
+            for name in sorted(query.lookups):
+                dataset = self.datasets[name.lower()]
+                self.views.show_store(name, dataset.store, cached=not dataset.entry.active)
+            self.views.show_arrow(view, records, None)
+            source, radii = channel.subscriptions.show(self.views, without_ended=True)
+            inner = query.text(f"`{view}`", source, radii)
+            frame = self.views.session.sql(
+                f"SELECT {channel.entry.id}L AS channel, q.`_subscription` AS subscription, q.`_record` AS record, "
+                f"{channel.payload_sql(columns)} AS payload FROM ({inner}) q"
+            )
+        return frame.toArrow()
+
     # Tasks
 
     def run_tasks(
@@ -365,6 +435,11 @@ def without_ended(rows: pa.Table, ended: set[int]) -> pa.Table:
     if not ended or not rows.num_rows:
         return rows
     return rows.filter(pc.invert(pc.is_in(rows["subscription"], pa.array(sorted(ended), pa.int64()))))
+
+
+def _pair_keys(rows: pa.Table) -> list[str]:
+    """One text for each row's record and subscription."""
+    return [f"{r} {s}" for r, s in zip(rows["record"].to_pylist(), rows["subscription"].to_pylist(), strict=True)]
 
 
 def whole_marks(channel: RunningChannel, now: WholeState) -> dict[str, int]:

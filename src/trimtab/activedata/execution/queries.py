@@ -120,7 +120,7 @@ class Queries:
 
     def checked_frame(self, query: str) -> DataFrame:
         """A query of a user as a DataFrame; a StatementError says what is not allowed, and where in the query."""
-        check_query(self._views.session, query, self.relations)
+        check_query(self._views.session, query, self.relations, self._views.function_names)
         return self.frame(query)
 
     def frame(self, query: str) -> DataFrame:

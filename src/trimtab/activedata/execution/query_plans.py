@@ -90,6 +90,8 @@ class PreparedQueries:
         self._seen: dict[object, dict[int, object]] = {}
         """How channels with many subscriptions were when they were asked for last."""
         self._lock = threading.Lock()
+        self.plans_count = 0
+        """Plans that were made."""
 
     def ask(
         self,
@@ -129,6 +131,7 @@ class PreparedQueries:
             if len(changed) == len(versions) or plan.runs_beside_count > TOGETHER_AGAIN_AFTER_COUNT:
                 plan = None
         if plan is None:
+            self.plans_count += 1
             frame = self._plan(asked, list(versions))
             plan = _Plan(versions, subscriptions_count, frame)
         with self._lock:

@@ -49,6 +49,9 @@ class SparkViews:
         self.work_dir = work_dir
         self.lock = threading.RLock()
         self._views: dict[str, _View] = {}
+        self._functions: dict[str, str] = {}
+        """Of SQL, by name in lower case: the statements that make them."""
+        self._python_functions: dict[str, tuple[Callable[..., Any], str]] = {}
         self.starts_count = 0
         self.session: SparkSession
         self.start()
@@ -61,11 +64,38 @@ class SparkViews:
                 self.session = start_spark(self._settings, self.work_dir)
             elif self._lent is not None:
                 self.session = session_beside(self._lent)
-            self.starts_count += 1
             self.session.sql(
                 "CREATE OR REPLACE TEMPORARY FUNCTION distance(x1 DOUBLE, y1 DOUBLE, x2 DOUBLE, y2 DOUBLE) "
                 "RETURNS DOUBLE RETURN sqrt((x1 - x2) * (x1 - x2) + (y1 - y2) * (y1 - y2))"
             )
+            for name, (function, returns) in self._python_functions.items():
+                self.session.udf.register(name, function, returns)
+            for text in self._functions.values():
+                self.session.sql(text)
+            self.starts_count += 1
+
+    @property
+    def function_names(self) -> frozenset[str]:
+        """The functions that queries may call beside Spark's own, in lower case."""
+        return frozenset({"distance", *self._functions, *self._python_functions})
+
+    def add_function(self, name: str, definition: str) -> None:
+        """Define a function of SQL by its statement, in this session and in those that come after it."""
+        with self.lock:
+            self.session.sql(definition)
+            self._functions[name.lower()] = definition
+
+    def add_python_function(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        """Define a function of Python that returns this type of Spark."""
+        with self.lock:
+            self.session.udf.register(name.lower(), function, returns)
+            self._python_functions[name.lower()] = function, returns
+
+    def remove_function(self, name: str) -> None:
+        """Forget a function."""
+        with self.lock:
+            if self._functions.pop(name.lower(), None) or self._python_functions.pop(name.lower(), None):
+                self.session.sql(f"DROP TEMPORARY FUNCTION IF EXISTS `{name}`")
 
     def stop(self) -> None:
         """Stop Spark."""
@@ -129,9 +159,11 @@ class SparkViews:
             return None
 
     def clear(self) -> None:
-        """Forget all views."""
+        """Forget all views, and functions."""
         for name in list(self._views):
             self.hide(name)
+        for name in [*self._functions, *self._python_functions]:
+            self.remove_function(name)
 
     def show_arrow(self, name: str, table: pa.Table, version: object) -> None:
         """Show an Arrow table under a name; large ones are cached."""

@@ -116,6 +116,7 @@ class Feeds:
         dataset = self._datasets[feed.dataset.lower()]
         good: list[tuple[Row, RawRecord]] = []
         bad: list[tuple[RawRecord, str]] = []
+        dataset.evolve(each.value for each in records if each.mistake is None)
         for each in records:
             try:
                 if each.mistake is not None:

@@ -18,6 +18,9 @@ NEWS_RESULTS_MAX_COUNT: Final = 500
 NEWS_MAX_BYTES: Final = 256 * 1024
 """News bring so many results along, if they are not larger than this."""
 
+PUSHED_TIMES: Final = 16
+"""News of push channels bring so many times more."""
+
 
 class WantedSubscription(msgspec.Struct, frozen=True):
     """A back-end subscription that a broker declares."""
@@ -136,11 +139,13 @@ class Requests:
     def _if_few(self, found: dict[int, int], after: int) -> dict[str, list[dict[str, object]]]:
         """The results themselves, by subscription, where they are so few that to ask for them would take longer."""
         store = self.active.results_store
-        if not found or len(found) > NEWS_RESULTS_MAX_COUNT or not store.is_in_memory(after):
+        times = PUSHED_TIMES if found and self.active.are_pushed(list(found)) else 1
+        max_count = NEWS_RESULTS_MAX_COUNT * times
+        if not found or len(found) > max_count or not store.is_in_memory(after):
             return {}
-        fetched = store.fetch_many(list(found), after, NEWS_RESULTS_MAX_COUNT + 1)
+        fetched = store.fetch_many(list(found), after, max_count + 1)
         told = [each for each in fetched if each.position <= found[each.subscription]]
-        if len(fetched) > NEWS_RESULTS_MAX_COUNT or sum(len(bytes(each.payload)) for each in told) > NEWS_MAX_BYTES:
+        if len(fetched) > max_count or sum(len(bytes(each.payload)) for each in told) > NEWS_MAX_BYTES * times:
             return {}
         few: dict[str, list[dict[str, object]]] = {}
         for each in told:

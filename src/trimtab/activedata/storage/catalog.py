@@ -62,6 +62,8 @@ CREATE TABLE IF NOT EXISTS subscribers (
 CREATE TABLE IF NOT EXISTS declared (
     broker INTEGER NOT NULL, subscription INTEGER NOT NULL, PRIMARY KEY (broker, subscription)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS subscribers_of_subscription ON subscribers (subscription);
+CREATE TABLE IF NOT EXISTS routines (
+    kind TEXT NOT NULL, name TEXT NOT NULL COLLATE NOCASE, definition TEXT NOT NULL, PRIMARY KEY (kind, name));
 CREATE TABLE IF NOT EXISTS suspended (subscription INTEGER PRIMARY KEY, reason TEXT NOT NULL, at_s REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS notes (
     kind TEXT NOT NULL, id INTEGER NOT NULL, text TEXT NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID;
@@ -71,6 +73,9 @@ CREATE TABLE IF NOT EXISTS acknowledged (name TEXT PRIMARY KEY, version INTEGER 
 
 FORMAT: Final = 2
 """The format of the directory: 1 kept the keys of active datasets in this file, and had no changes beside a base."""
+
+DROPPED_KIND: Final = "DROPPED"
+"""The kind of notes on datasets that were dropped and whose files may still be there."""
 
 SEEN_WRITTEN_EVERY_S: Final = 5.0
 
@@ -320,6 +325,11 @@ class Catalog:
         rows = self._rows("SELECT text FROM notes WHERE kind = ? AND id = ?", kind, entry_id)
         return str(rows[0][0]) if rows else None
 
+    def dropped_folders(self) -> dict[int, str]:
+        """The folders of datasets that were dropped, by number, as long as their files may be there."""
+        rows = self._rows("SELECT id, text FROM notes WHERE kind = ?", DROPPED_KIND)
+        return {int(str(id_)): str(text) for id_, text in rows}
+
     def set_note(self, kind: str, entry_id: int, text: str | None) -> None:
         """Note something for a definition in place of what was noted before, or nothing."""
         with self._changing() as connection:
@@ -383,6 +393,24 @@ class Catalog:
                 "UPDATE channels SET position = max(position, ?) WHERE id = ?",
                 [(position, channel) for channel, position in positions.items()],
             )
+
+    # Functions and procedures
+
+    def add_routine(self, kind: str, name: str, definition: str) -> None:
+        """Keep the definition of a function or a procedure."""
+        with self._changing() as connection:
+            connection.execute("INSERT INTO routines VALUES (?, ?, ?)", (kind, name, definition))
+
+    def routines(self, kind: str) -> list[str]:
+        """The definitions of a kind, in the order in which they were made."""
+        return [
+            str(text) for (text,) in self._rows("SELECT definition FROM routines WHERE kind = ? ORDER BY rowid", kind)
+        ]
+
+    def remove_routine(self, kind: str, name: str) -> None:
+        """Forget a function or a procedure."""
+        with self._changing() as connection:
+            connection.execute("DELETE FROM routines WHERE kind = ? AND name = ?", (kind, name))
 
     # Brokers and subscriptions
 
@@ -533,6 +561,10 @@ class Catalog:
             connection.execute("DELETE FROM notes WHERE kind = ? AND id = ?", (kind, entry_id))
             match kind:
                 case "DATASET":
+                    connection.execute(
+                        "INSERT OR REPLACE INTO notes SELECT ?, id, name || '-' || id FROM datasets WHERE id = ?",
+                        (DROPPED_KIND, entry_id),
+                    )
                     connection.execute("DELETE FROM datasets WHERE id = ?", (entry_id,))
                 case "FEED":
                     connection.execute("DELETE FROM feeds WHERE id = ?", (entry_id,))

@@ -9,12 +9,13 @@ from trimtab.activedata.definitions.statements import Source
 
 
 class DatasetOptions(msgspec.Struct, frozen=True):
-    """How a dataset is kept: for how long (by a field, or by when it came), in which partitions."""
+    """How a dataset is kept: for how long (by a field, or by when it came), in which partitions, with new fields."""
 
     seed: int = 0
     retain_s: float | None = None
     retain_by: str | None = None
     partition_by: tuple[str, ...] = ()
+    evolving: bool = False
 
 
 class DatasetEntry(msgspec.Struct, frozen=True):

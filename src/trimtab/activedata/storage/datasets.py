@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import shutil
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from trimtab.activedata.definitions.fields import Field, Row, ValueMistake, arrow_schema, check_value, stored
+from trimtab.activedata.definitions.inference import new_fields
 from trimtab.activedata.errors import ActiveDataError
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.catalog_entries import DatasetEntry
@@ -80,6 +80,15 @@ class StoredDataset:
         if unknown:
             raise ValueMistake(f"there is no field {unknown[0]!r} in {self.entry.name}")
         return tuple(check_value(field, record.get(field.name)) for field in self.entry.fields)
+
+    def evolve(self, records: Iterable[object]) -> None:
+        """Get the fields that records have beyond those of the dataset, if it was defined to."""
+        if not self.entry.options.evolving:
+            return
+        with self.lock:
+            fields = new_fields(records, self._names)
+            if fields:
+                self.add_fields(fields)
 
     def take(self, rows: list[Row], marks: Mapping[str, int] | None = None) -> Taken:
         """Store rows in one commit, with marks if it has any; they are durable when this returns."""
@@ -317,7 +326,10 @@ class StoredDataset:
         import pyarrow as pa
 
         fields = self.entry.fields
-        columns: list[Any] = [[stored(field, row[index]) for row in rows] for index, field in enumerate(fields)]
+        columns: list[Any] = [
+            [stored(field, row[index]) if index < len(row) else None for row in rows]  # checked before it had the field
+            for index, field in enumerate(fields)
+        ]
         names = [field.name for field in fields]
         if numbers is not None:
             columns.append(list(numbers))
@@ -378,13 +390,6 @@ class StoredDataset:
             if self.keys is not None:
                 self.keys.index.flush(self.last_sequence, self.store.changes.last_change)
             self.store.fold()
-
-    def remove_files(self) -> None:
-        """Remove everything of the dataset from the disk."""
-        with self.lock:
-            if self.keys is not None:
-                shutil.rmtree(self.keys.index.folder, ignore_errors=True)
-            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _visible_schema(entry: DatasetEntry) -> pa.Schema:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from trimtab.activedata.errors import ActiveDataError, StorageError
-from trimtab.activedata.storage.catalog import Catalog
+from trimtab.activedata.storage.catalog import DROPPED_KIND, Catalog
 from trimtab.activedata.storage.catalog_entries import DatasetEntry
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetters
@@ -67,11 +67,11 @@ class StoredData:
         return dataset
 
     def remove_dropped(self) -> None:
-        """Remove the files of datasets that the catalog does not know any more; also those that a crash left."""
-        known = {dataset.directory.name for dataset in self.datasets.values()}
-        for folder in (*self._directory.glob("datasets/*"), *self._directory.glob("keys/*")):
-            if folder.name not in known:
+        """Remove the files of datasets that were dropped; what a crash left of them goes at the next start."""
+        for number, name in self.catalog.dropped_folders().items():
+            for folder in (self._directory / "datasets" / name, self._directory / "keys" / name):
                 shutil.rmtree(folder, ignore_errors=True)
+            self.catalog.set_note(DROPPED_KIND, number, None)
 
     def close(self) -> None:
         """Let another process open the directory."""

@@ -72,6 +72,7 @@ class RateLimitConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A client may send so many times what is usual for it; crises double rates in the paper."""
 
     rate_max_per_s: float = 100_000.0
+    """No rate limit is above this."""
     bytes_max_per_s: float = 100_000_000.0
     """No limit that is learnt exceeds these: what one broker process carries."""
 
@@ -91,6 +92,7 @@ class RateLimitConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """So many requests may come at once: an application that starts."""
 
     waiting_max_bytes: int = 100_000
+    """What of one client may wait for its turn."""
     requests_waiting_max_count: int = 100
     """The world takes nothing more from a client for which so much waits, until less does: reading it takes time, too,
     which is everybody's."""

@@ -323,6 +323,8 @@ class Moves:
         self._broker.send(peer.name, Stranded(stay=peer.stay, cause=peer.cause), now_s)
 
     def _answered(self, peer: Peer, now_s: float) -> None:
+        if self._broker.observer is not None:
+            self._broker.observer.came(peer.name, peer.old_broker, peer.cause, now_s)
         peer.old_broker, peer.publishes = "", False
         self._again_s.pop(peer.name, None)
         self._broker.records.changed(peer, now_s)

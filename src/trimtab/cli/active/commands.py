@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,13 +16,46 @@ from trimtab.cli.active.emergency import scenario
 from trimtab.cli.active.service import ActiveService, RefusedRequest, token_from
 from trimtab.cli.active.start import LISTEN, start
 from trimtab.cli.input_lines import STDIN, printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 
 FEED_BYTES: Final = 1024 * 1024
 """So much of a file is posted at a time."""
 
-app = typer.Typer(
-    help="Active data on Spark: datasets, feeds, channels and results.", no_args_is_help=True, rich_markup_mode=None
-)
+ANSWER_WIDTH_CHARS: Final = 160
+STATUS_WIDTH_CHARS: Final = 80
+"""Where there is no terminal. The status has the columns that people need; --json has all."""
+
+STATUS_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "datasets": {"name": "name", "active": "active", "records": "records_count"},
+    "feeds": {
+        "name": "name",
+        "dataset": "dataset",
+        "runs": "running",
+        "accepted": "accepted_count",
+        "repeated": "repeated_count",
+        "rejected": "rejected_count",
+        "source": "source",
+    },
+    "channels": {
+        "name": "name",
+        "every s": "period_s",
+        "subs": "subscriptions_count",
+        "behind": "behind_count",
+        "results": "results_count",
+        "latency s": "last_latency_s",
+        "suspended": "suspended_count",
+    },
+    "brokers": {
+        "name": "name",
+        "address": "address",
+        "subs": "subscriptions_count",
+        "silent s": "silent_s",
+        "published": "published_count",
+    },
+}
+"""What the status shows of each table, by heading."""
+
+app = PlainTyper(help="Active data on Spark: datasets, feeds, channels and results.")
 AtOption = Annotated[str, typer.Option("--at", metavar="HOST:PORT", help="Where the active-data process listens.")]
 TokenOption = Annotated[
     Path | None,
@@ -155,10 +188,13 @@ def status(at: AtOption = LISTEN, token_file: TokenOption = None, as_json: JsonO
         typer.echo(json.dumps(found))
         return
     typer.echo(f"{found['directory']} on {found['spark']}, {found['position']:,} results")
-    _print_table("datasets", found["datasets"])
-    _print_table("feeds", found["feeds"])
-    _print_table("channels", found["channels"])
-    _print_table("brokers", found["brokers"])
+    for title, columns in STATUS_COLUMNS.items():
+        rows = found[title]
+        shown = [{heading: row[key] for heading, key in columns.items()} for row in rows]
+        _print_table(title, shown, width=STATUS_WIDTH_CHARS)
+        for row in rows:
+            if row.get("error"):
+                typer.echo(printable(f"  {row['name']}: {row['error']}"))
 
 
 def _print_answers(answers: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -172,12 +208,12 @@ def _print_answers(answers: list[dict[str, Any]], *, as_json: bool) -> None:
             typer.echo(printable(answer["said"]))
 
 
-def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
+def _print_table(title: str, rows: list[dict[str, Any]], width: int = ANSWER_WIDTH_CHARS) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else width, highlight=False)
     if not rows:
         console.print(Text(f"{title}: none"))
         return

@@ -57,8 +57,9 @@ class ActiveService:
             answer: dict[str, Any] = json.loads(response.read())
             connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise RefusedRequest(
-                f"no active data at {self._address} ({error}); start it with: trimtab active start"
+                f"no active data at {self._address} ({reason}); start it with: trimtab active start"
             ) from None
         if response.status != http.HTTPStatus.OK:
             pointer = f"\n{answer['pointer']}" if "pointer" in answer else ""

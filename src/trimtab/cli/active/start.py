@@ -19,6 +19,8 @@ from trimtab.cli.input_lines import printable, refuse
 DIRECTORY: Final = "active-data"
 LISTEN: Final = "127.0.0.1:7500"
 LOOK_AFTER_COMPANION_S: Final = 0.5
+INTERRUPTED_CODE: Final = 130
+"""The exit code of a command that Ctrl-C has ended."""
 
 
 def start(  # noqa: PLR0917 (each one is an option)
@@ -85,7 +87,7 @@ def start(  # noqa: PLR0917 (each one is an option)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, _end_at_once)
     settings = SparkSettings(
         master=spark or LOCAL_MASTER,
         memory_mb=memory_mb,
@@ -99,6 +101,8 @@ def start(  # noqa: PLR0917 (each one is an option)
     except (ActiveDataError, OSError) as error:
         typer.echo(printable(str(error)), err=True)
         raise typer.Exit(1) from None
+    for number in (signal.SIGINT, signal.SIGTERM):  # Spark has a handler of its own
+        signal.signal(number, lambda *_: stopped.set())
     with active:
         try:
             service = Service(active, host, port, rules)
@@ -110,6 +114,16 @@ def start(  # noqa: PLR0917 (each one is an option)
         while not stopped.wait(LOOK_AFTER_COMPANION_S) and (companion is None or companion.is_running()):
             pass
         service.close()
+
+
+def _end_at_once(*_: object) -> None:
+    """End while Spark starts: nothing was promised yet, and an exception could get lost in what is started."""
+    from trimtab.operations.own_process import kill_children
+
+    kill_children()
+    sys.stderr.write("stopped while Spark was starting\n")
+    sys.stderr.flush()
+    os._exit(INTERRUPTED_CODE)
 
 
 def _settings(given: list[str], jars: list[Path]) -> dict[str, str]:

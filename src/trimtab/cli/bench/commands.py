@@ -16,6 +16,7 @@ from trimtab.cli.bench.nemesis import bench_nemesis
 from trimtab.cli.bench.report import bench_report
 from trimtab.cli.bench.restart import bench_restart
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _FILE_WIDTH: Final = 120
 """Columns of the tables where there is no terminal to ask."""
 
-app = typer.Typer(help="Measure how fast things are on this machine.", no_args_is_help=True, rich_markup_mode=None)
+app = PlainTyper(help="Measure how fast things are on this machine.")
 
 
 app.command("attacks")(bench_attacks)

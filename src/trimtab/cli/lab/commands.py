@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 
 if TYPE_CHECKING:
     from trimtab.lab.studies.any_run import RunResult
 
-app = typer.Typer(help="Experiments on Spark: all runs of a study, on all cores or on a cluster.", no_args_is_help=True)
+app = PlainTyper(help="Experiments on Spark: all runs of a study, on all cores or on a cluster.")
 
 
 @app.command("list")
@@ -25,16 +26,16 @@ def lab_list() -> None:
     Example:
       trimtab lab list
     """
-    from trimtab.lab.studies.studies import jobs_of, read_lab_study, shipped_lab_studies
+    from trimtab.lab.studies.studies import bundled_lab_studies, jobs_of, read_lab_study
 
-    for name in shipped_lab_studies():
+    for name in bundled_lab_studies():
         study = read_lab_study(name)
         typer.echo(f"{name:<12} {len(jobs_of(study, [1])):>4} runs for each seed  {study.title}")
 
 
 @app.command("run")
 def lab_run(  # noqa: PLR0917 (each one is an option)
-    studies: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Studies, scenarios, or files of them.")],
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Studies, scenarios, or files of them.")],
     out: Annotated[str, typer.Option(metavar="DIR", help="Where results are, and are looked for.")] = "lab-results",
     spark: Annotated[str, typer.Option(metavar="MASTER", help="spark://HOST:PORT of a cluster.")] = "local[*]",
     seeds: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Seeds of each run.")] = 3,
@@ -61,7 +62,7 @@ def lab_run(  # noqa: PLR0917 (each one is an option)
     from trimtab.lab.studies.studies import jobs_of, read_lab_study
     from trimtab.lab.studies.sweep import run_sweep
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     overrides = _overrides(settings)
     wanted_seeds = range(seed, seed + seeds)
@@ -112,12 +113,12 @@ def lab_report(
 
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.lab.reports.report import write_report
-    from trimtab.lab.studies.claims import parse_claims, shipped_claims
+    from trimtab.lab.studies.claims import bundled_claims, parse_claims
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     try:
-        wanted = [parse_claims(_text_of(name), name) for name in claims or []] or shipped_claims()
+        wanted = [parse_claims(_text_of(name), name) for name in claims or []] or bundled_claims()
         summary = write_report(Path(folder), wanted, spark)
     except (ScenarioError, RecordsError, ActiveDataError) as error:
         refuse(str(error))
@@ -149,11 +150,11 @@ def lab_all(
     Example:
       trimtab lab all --out results
     """
-    from trimtab.lab.studies.studies import shipped_lab_studies
+    from trimtab.lab.studies.studies import bundled_lab_studies
 
     exit_code = 0
     try:
-        lab_run(list(shipped_lab_studies()), out, spark, seeds)
+        lab_run(list(bundled_lab_studies()), out, spark, seeds)
     except typer.Exit as ended:
         exit_code = ended.exit_code
         if exit_code != 1:
@@ -194,7 +195,7 @@ def lab_compare(  # noqa: PLR0917 (each one is an option)
     from trimtab.lab.studies.studies import LabStudy, RunsPart, jobs_of
     from trimtab.lab.studies.sweep import run_sweep
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     wanted = [*(name.strip() for name in policies.split(",") if name.strip()), *(own or [])]
     study = LabStudy([RunsPart(scenario, vary={"policy": list(dict.fromkeys(wanted))})], name=Path(scenario).stem)
@@ -241,10 +242,10 @@ def _shown(value: float | None) -> str:
     """A number of a table.
 
     >>> _shown(0.01234), _shown(1480.0), _shown(None)
-    ('0.0123', '1,480', 'never')
+    ('0.0123', '1,480', 'not reached')
     """
     if value is None:
-        return "never"
+        return "not reached"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 

@@ -28,32 +28,30 @@ def figures(
       trimtab figures results
     """
     from trimtab.lab.figures.coordination_figures import draw_grid
-    from trimtab.lab.figures.crisis_figures import draw_crisis, read_crisis
+    from trimtab.lab.figures.crisis_figures import draw_crisis
     from trimtab.lab.figures.padres_figures import draw_run
     from trimtab.lab.figures.relocation_figures import draw_relocation
     from trimtab.lab.figures.study_figures import draw_study
-    from trimtab.lab.studies.coordination_runs import read_grid_summary
-    from trimtab.lab.studies.relocation_runs import read_relocation_grid
     from trimtab.lab.studies.study_runs import read_study_summary
+    from trimtab.lab.studies.summary_files import read_runs
     from trimtab.protocol.records import RecordsError
+    from trimtab.simulation.scenarios.summary import GridSummary, Summary, grid_of
 
     source = Path(folder)
     if not source.is_dir():
         refuse(f"{folder}: {'not a folder' if source.exists() else 'there is no such folder'}")
     target = source / "figures" if to is None else Path(to)
+    grids = {"relocation": draw_relocation, "coordination": draw_grid}
     try:
-        relocation = read_relocation_grid(source)
-        grid = read_grid_summary(source) if relocation is None else None
-        study = read_study_summary(source) if relocation is None and grid is None else None
-        crisis = read_crisis(source)
-        if crisis is not None:
-            written = draw_crisis(crisis, target)
-        elif relocation is not None:
-            written = draw_relocation(relocation, target)
-        elif grid is not None:
-            written = draw_grid(grid, target)
+        found, study = read_runs(source), read_study_summary(source)
+        if study is not None:
+            written = draw_study(study, target)
+        elif found is not None and found.kind in grids:
+            written = grids[found.kind](found if isinstance(found, GridSummary) else grid_of(found), target)
+        elif isinstance(found, Summary) and found.kind == "messages" and found.details.crisis is not None:
+            written = draw_crisis(found, target)
         else:
-            written = draw_run(source, target) if study is None else draw_study(study, target)
+            written = draw_run(source, target)
     except RecordsError as error:
         refuse(str(error))
     if as_json:

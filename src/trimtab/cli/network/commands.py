@@ -20,10 +20,8 @@ from trimtab.protocol.channels import STREAM_MARK, is_stream, parse_channel
 from trimtab.protocol.messages import WireValue
 
 if TYPE_CHECKING:
-    from trimtab.network.failover.replication_settings import ReplicaOrder
     from trimtab.network.links.address import Address
     from trimtab.network.network_file import NetworkPlan
-    from trimtab.network.server.ending import Ending
     from trimtab.records.files import RecordFiles
 
 WRITE_RECORDS_AFTER_S: Final = 5.0
@@ -43,7 +41,7 @@ RecordsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 OptionalNetwork = Annotated[
     str | None,
-    typer.Argument(metavar="[NETWORK.toml]", help="The network file; one broker at 127.0.0.1:7001 if missing."),
+    typer.Argument(metavar="NETWORK.toml", help="The network file; one broker at 127.0.0.1:7001 if missing."),
 ]
 ExampleOption = Annotated[
     str | None,
@@ -111,10 +109,8 @@ def broker(  # noqa: PLR0917 (each one is an option)
     """
     import logging
 
-    from trimtab.cli.network.restart import serve_to_the_end
-    from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
-    from trimtab.network.server.publication_log import PublicationLogError
-    from trimtab.network.server.state_file import StateFileError
+    from trimtab.cli.network.restart import failures_told, serve_to_the_end
+    from trimtab.network.server.broker_process import ProcessOptions
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
@@ -133,27 +129,17 @@ def broker(  # noqa: PLR0917 (each one is an option)
     )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     options = [*(["--quiet"] if quiet else []), *(["--records", records] if records is not None else [])]
-    try:
-        with record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder:
-
-            def serve_once(order: ReplicaOrder | None) -> Ending:
-                started = ProcessOptions(network, order, stop_with, recorder, tuple(options))
-                return serve(plan_of(network), name, lambda: typer.echo("ready"), started)
-
-            again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
-            serve_to_the_end(serve_once, order, network, again)
-    except (SecondReplicaError, PublicationLogError, StateFileError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        typer.echo(f"broker {name} cannot listen at {listen or plan.broker(name).listen}: {reason}", err=True)
-        raise typer.Exit(1) from None
+    with (
+        failures_told(lambda: f"broker {name} cannot listen at {listen or plan.broker(name).listen}"),
+        record_files(records, name if order is None else f"{name}-{os.getpid()}", network) as recorder,
+    ):
+        started = ProcessOptions(network, order, stop_with, recorder, tuple(options))
+        serve_to_the_end(network, name, started, lambda: typer.echo("ready"))
 
 
 def sub(  # noqa: PLR0917 (each one is an option)
     filters: Annotated[
-        list[str] | None, typer.Argument(metavar="FILTER...", help="What is wanted; any of them may match.")
+        list[str] | None, typer.Argument(metavar="FILTER", help="What is wanted; any of them may match.")
     ] = None,
     broker: Annotated[
         str | None, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")
@@ -173,6 +159,10 @@ def sub(  # noqa: PLR0917 (each one is an option)
     within: Annotated[
         str | None,
         typer.Option("--within", metavar="TIME", help="How long publications may take, as in 1.5s or 200ms."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The subscriber's name; one that nobody has if missing."),
     ] = None,
     records: RecordsOption = None,
     as_json: JsonOption = False,
@@ -209,17 +199,22 @@ def sub(  # noqa: PLR0917 (each one is an option)
         refuse("--site is for --coordinator")
     where = _address(broker) if broker is not None else _address(coordinator or "", "--coordinator")
     place = _site(site) if site is not None else None
-    name = f"sub-{os.getpid()}"
+    _check_name(name)
 
     async def connect() -> Client:
         if coordinator is not None:
-            return await Client.connect_through(where, site=place)
-        return await Client.connect(where)
+            return await Client.connect_through(where, name, site=place)
+        return await Client.connect(where, name)
 
-    with record_files(records, name) as recorder:
+    with record_files(records, f"sub-{os.getpid()}") as recorder:
         run_client(
             subscribe_and_print(connect, wanted, streams, count, for_s, recorder, as_json=as_json, within_s=within_s)
         )
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and (not name or is_stream(name)):
+        refuse(f"--name: a client's name is not empty and does not begin with {STREAM_MARK}")
 
 
 def _duration_s(option: str, text: str) -> float:
@@ -239,7 +234,7 @@ def _channel(text: str) -> tuple[str, dict[str, WireValue]]:
 def pub(  # noqa: PLR0917 (each one is an option)
     broker: BrokerOption,
     publications: Annotated[
-        list[str], typer.Argument(metavar="PUBLICATION...", help="What is published; - for lines of standard input.")
+        list[str], typer.Argument(metavar="PUBLICATION", help="What is published; - for lines of standard input.")
     ],
     advertise: Annotated[
         list[str] | None,
@@ -268,8 +263,7 @@ def pub(  # noqa: PLR0917 (each one is an option)
     from trimtab.network.client.client import Client
 
     address = _address(broker)
-    if name is not None and (not name or is_stream(name)):
-        refuse(f"--name: a publisher's name is not empty and does not begin with {STREAM_MARK}")
+    _check_name(name)
     if is_open and not advertise:
         refuse("--open is for --advertise: without it everything that is published is announced")
     announced = [each for text in advertise or () for each in _parsed("--advertise", text, _all)]
@@ -317,9 +311,11 @@ def status(network: OptionalNetwork = None, example: ExampleOption = None, as_js
         from trimtab.cli.network.balancing_table import balancing_table, has_policy
         from trimtab.cli.network.channels_table import channels_table, has_channels
         from trimtab.cli.network.up import (
+            assistances_table,
             disks_table,
             failures_table,
             fences_table,
+            has_assistances,
             has_disk_news,
             has_failures,
             has_fences,
@@ -335,6 +331,8 @@ def status(network: OptionalNetwork = None, example: ExampleOption = None, as_js
             console.print(channels_table(found))
         if has_failures(found):
             console.print(failures_table(found))
+        if has_assistances(found):
+            console.print(assistances_table(found))
         if has_fences(found):
             console.print(fences_table(found))
         if has_disk_news(found):

@@ -41,8 +41,8 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
 ) -> None:
     """Run the coordination server of a network until Ctrl-C or SIGTERM; prints `ready` when it has joined.
 
-    Brokers with policy = "coordinated" tell it who is where; it tells clients where to connect, and moves them when the
-    load is uneven. Nothing depends on it: while it is away everybody is served where they are.
+    Brokers whose [policy] has name = "coordinated" tell it who is where; it tells clients where to connect, and moves
+    them when the load is uneven. Nothing depends on it: while it is away everybody is served where they are.
 
     \b
     Example:
@@ -55,13 +55,19 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
     from trimtab.network.links.address import Address
     from trimtab.network.network_file import BrokerEntry, LinkEntry
     from trimtab.network.server.broker_process import ProcessOptions, serve
-    from trimtab.policies.multistage.config import BALANCINGS, PLACEMENTS, CoordinatorConfig, MultistageConfig
-    from trimtab.policies.registry import COORDINATOR_NAME
+    from trimtab.policies.multistage.config import (
+        BALANCINGS,
+        COORDINATOR_NAME,
+        PLACEMENTS,
+        CoordinatorConfig,
+        MultistageConfig,
+    )
+    from trimtab.policies.registry import PolicyChoice
 
     plan = plan_of(network)
     names = [entry.name for entry in plan.brokers]
-    if plan.options.policy != "coordinated":
-        refuse(f'{network}: its brokers listen to no coordinator; it needs [network] with policy = "coordinated"')
+    if plan.policy.name != "coordinated":
+        refuse(f'{network}: its brokers listen to no coordinator; it needs [policy] with name = "coordinated"')
     if at is not None and at not in names:
         refuse(f"{network}: no broker is named {at}; there are {', '.join(names)}")
     if COORDINATOR_NAME in names:
@@ -86,7 +92,7 @@ def coordinator(  # noqa: PLR0917 (each one is an option)
         plan,
         brokers=(*plan.brokers, BrokerEntry(COORDINATOR_NAME, address)),
         links=(*plan.links, LinkEntry(COORDINATOR_NAME, at or names[0])),
-        coordination=config,
+        policy=PolicyChoice.of("coordinated", coordinated=config),
     )
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(message)s")
     try:

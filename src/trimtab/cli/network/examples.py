@@ -12,7 +12,7 @@ from trimtab.cli.input_lines import refuse
 
 def examples(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Print this one; all are listed if missing.")
+        str | None, typer.Argument(metavar="NAME", help="Print this one; all are listed if missing.")
     ] = None,
     copy_to: Annotated[
         str | None, typer.Option("--copy-to", metavar="DIR", help="Copy all examples there; what is there stays.")
@@ -51,7 +51,7 @@ def examples(
 
 
 def init(
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The network file that is written.")] = "network.toml",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The network file that is written.")] = "network.toml",
 ) -> None:
     """Write a network file of three brokers with comments that tell what can be set.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 
 if TYPE_CHECKING:
     from trimtab.network.network_file import BrokerEntry
@@ -16,9 +17,7 @@ FirstArgument = Annotated[str, typer.Argument(metavar="BROKER", help="The broker
 SecondArgument = Annotated[str, typer.Argument(metavar="NEIGHBOUR", help="The broker that is called.")]
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK.toml", help="The network file.")]
 
-app = typer.Typer(
-    help="Change the links of a running network; its file stays as it is.", no_args_is_help=True, rich_markup_mode=None
-)
+app = PlainTyper(help="Change the links of a running network; its file stays as it is.")
 
 
 @app.callback()
@@ -38,7 +37,7 @@ def link_add(first: FirstArgument, second: SecondArgument, network: NetworkArgum
       trimtab link add B1 B5 examples/seven.toml
     """
     here, there = _entries(network, first, second)
-    _tell(_ask(here, "add", there.name, str(there.listen)))
+    _tell(_ask(here, "add", there.name, str(there.address)), f"{first} and {second} are linked")
 
 
 @app.command("remove")
@@ -51,7 +50,8 @@ def link_remove(first: FirstArgument, second: SecondArgument, network: NetworkAr
     """
     here, there = _entries(network, first, second)
     replies = [_ask(here, "remove", there.name), _ask(there, "remove", here.name)]
-    _tell(next((reply for reply in replies if reply.done), replies[0]))
+    done = f"{first} and {second} are not linked any more: what is published on one side does not reach the other"
+    _tell(next((reply for reply in replies if reply.done), replies[0]), done)
 
 
 def _entries(path: str, first: str, second: str) -> tuple[BrokerEntry, BrokerEntry]:
@@ -76,16 +76,17 @@ def _ask(broker: BrokerEntry, change: Literal["add", "remove"], neighbour: str, 
     from trimtab.protocol.frames import LinkRequest
 
     try:
-        return asyncio.run(ask_link(broker.listen, LinkRequest(change, neighbour, address)))
+        return asyncio.run(ask_link(broker.address, LinkRequest(change, neighbour, address)))
     except NotPermittedError as error:
         typer.echo(printable(f"{broker.name}: {error}"), err=True)
         raise typer.Exit(1) from None
     except (OSError, TimeoutError):
-        typer.echo(f"broker {broker.name} does not answer at {broker.listen}", err=True)
+        typer.echo(f"broker {broker.name} does not answer at {broker.address}", err=True)
         raise typer.Exit(1) from None
 
 
-def _tell(reply: LinkReply) -> None:
+def _tell(reply: LinkReply, done: str) -> None:
     if not reply.done:
         typer.echo(printable(reply.reason), err=True)
         raise typer.Exit(1)
+    typer.echo(printable(done))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimtab.cli.input_lines import printable, refuse
+from trimtab.cli.plain_help import PlainTyper
 
 if TYPE_CHECKING:
     from trimtab.network.server.log_verification import FileReport, LogReport
 
-app = typer.Typer(help="Look after what durable brokers have on disk.", no_args_is_help=True, rich_markup_mode=None)
+app = PlainTyper(help="Look after what durable brokers have on disk.")
 
 
 @app.callback()

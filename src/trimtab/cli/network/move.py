@@ -39,14 +39,14 @@ def move(
     names = [entry.name for entry in plan.brokers]
     if to not in names:
         refuse(f"{network}: no broker is named {to}; there are {', '.join(names)}")
-    problem = asyncio.run(_move(plan, client, to, within_s))
-    if problem:
-        typer.echo(printable(problem), err=True)
+    has_moved, said = asyncio.run(_move(plan, client, to, within_s))
+    typer.echo(printable(said), err=not has_moved)
+    if not has_moved:
         raise typer.Exit(1)
 
 
-async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str:
-    """Why the client has not moved, empty if it has."""
+async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> tuple[bool, str]:
+    """Whether the client has moved, and from where or why not."""
     import asyncio
 
     from trimtab.network.admin.status import ask_move
@@ -58,18 +58,21 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> str
     if not serving:
         silent = [entry.name for entry, serves in zip(plan.brokers, found, strict=True) if serves is None]
         also = f"; no answer from {', '.join(silent)}" if silent else ""
-        return f"no broker of the network serves {client}{also}"
+        return False, f"no broker of the network serves {client}{also}"
     entry = serving[0]
     if entry.name == to:
-        return f"{client} is at {to} already"
+        return False, f"{client} is at {to} already"
     try:
-        reply = await ask_move(entry.listen, MoveRequest(client, to), within_s)
+        reply = await ask_move(entry.address, MoveRequest(client, to), within_s)
     except TimeoutError:
-        return f"{entry.name} has asked {client} to move, but does not know after {within_s:g} s what came of it"
+        unknown = f"does not know after {within_s:g} s what came of it"
+        return False, f"{entry.name} has asked {client} to move, but {unknown}"
     except OSError as error:
-        said = "refuses" if isinstance(error, NotPermittedError) else f"does not answer at {entry.listen}"
-        return f"broker {entry.name} {said}: {error}"
-    return "" if reply.done else f"{client} stays at {entry.name}: {reply.reason}"
+        said = "refuses" if isinstance(error, NotPermittedError) else f"does not answer at {entry.address}"
+        return False, f"broker {entry.name} {said}: {error.strerror or error}"
+    if not reply.done:
+        return False, f"{client} stays at {entry.name}: {reply.reason}"
+    return True, f"{client} has moved from {entry.name} to {to}"
 
 
 async def _serves(entry: BrokerEntry, client: str) -> bool | None:
@@ -77,7 +80,7 @@ async def _serves(entry: BrokerEntry, client: str) -> bool | None:
     from trimtab.network.admin.status import ask_status
 
     try:
-        status = await ask_status(entry.listen)
+        status = await ask_status(entry.address)
     except (OSError, TimeoutError):
         return None
     return any(peer.name == client and peer.role == "client" and peer.connected for peer in status.peers)

@@ -52,11 +52,11 @@ async def _change(plan: NetworkPlan, policy: str) -> list[str]:
 
     async def ask(entry: BrokerEntry) -> str:
         try:
-            reply = await ask_policy(entry.listen, policy)
+            reply = await ask_policy(entry.address, policy)
         except TimeoutError:
-            return f"{entry.name} does not answer at {entry.listen}"
+            return f"{entry.name} does not answer at {entry.address}"
         except OSError as error:
-            return f"{entry.name} does not answer at {entry.listen}: {error.strerror or error}"
+            return f"{entry.name} does not answer at {entry.address}: {error.strerror or error}"
         return "" if reply.done else f"{entry.name}: {reply.reason}"
 
     return [problem for problem in await asyncio.gather(*(ask(entry) for entry in plan.brokers)) if problem]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from trimtab.network.failover.membership import StoodBy
     from trimtab.network.failover.replication_settings import ReplicaOrder
     from trimtab.network.network_file import BrokerEntry, NetworkPlan
-    from trimtab.network.server.ending import Ending
 
 
 def replica_order(
@@ -55,7 +54,7 @@ def replica_order(
         refuse(f"--neighbours: {error}")
     if found is None:
         linked = [*([name] if assists else []), *plan.neighbours_of(name)]
-        found = tuple((each, str(plan.broker(each).listen)) for each in linked)
+        found = tuple((each, str(plan.broker(each).address)) for each in linked)
     try:
         where = Address.parse(listen) if listen is not None else plan.broker(name).listen
     except ValueError as error:
@@ -87,15 +86,12 @@ def standby(
       trimtab standby examples/failover.toml --listen 127.0.0.1:7010
     """
     import logging
-    import os
 
-    from trimtab.cli.network.restart import serve_to_the_end
+    from trimtab.cli.network.restart import failures_told, serve_to_the_end
     from trimtab.network.failover.stand_by import StandBy
     from trimtab.network.links.address import Address
     from trimtab.network.loops import run
-    from trimtab.network.server.broker_process import ProcessOptions, SecondReplicaError, serve
-    from trimtab.network.server.publication_log import PublicationLogError
-    from trimtab.network.server.state_file import StateFileError
+    from trimtab.network.server.broker_process import ProcessOptions
 
     plan = _plan_of(network)
     try:
@@ -116,26 +112,13 @@ def standby(
         return order
 
     at = str(address)
-    try:
+    with failures_told(lambda: f"cannot listen at {at}"):
         order = run(wait())
         if order is not None:
             at = order.listen
-            options = ["--quiet"] if quiet else []
-            name = order.broker
-
-            def serve_once(order: ReplicaOrder | None) -> Ending:
-                started = ProcessOptions(network, order, stop_with, None, tuple(options), stood_by)
-                return serve(_plan_of(network), name, None, started)
-
-            again = [*options, *(["--stop-with", str(stop_with)] if stop_with else [])]
-            serve_to_the_end(serve_once, order, network, again)
-    except (SecondReplicaError, PublicationLogError, StateFileError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        typer.echo(f"cannot listen at {at}: {reason}", err=True)
-        raise typer.Exit(1) from None
+            options = ("--quiet",) if quiet else ()
+            started = ProcessOptions(network, order, stop_with, None, options, stood_by)
+            serve_to_the_end(network, order.broker, started)
 
 
 def replace(
@@ -196,12 +179,12 @@ def assist(
 
     async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
         request = AssistRequest(broker, protocol or "", reorder)
-        reply = await ask_assist(neighbour.listen, request, within_s)
+        reply = await ask_assist(neighbour.address, request, within_s)
         return reply.done, reply.reason
 
     async def work() -> str:
         if not await _answers(plan.broker(broker)):
-            return f"{broker} does not answer at {plan.broker(broker).listen}; only a broker that lives is assisted"
+            return f"{broker} does not answer at {plan.broker(broker).address}; only a broker that lives is assisted"
         return await _ask_neighbours(plan, broker, ask, "assisted", within_s)
 
     _tell(asyncio.run(work()), f"{broker} is assisted")
@@ -214,10 +197,10 @@ async def _replace(plan: NetworkPlan, broker: str, protocol: str, within_s: floa
 
     entry = plan.broker(broker)
     if await _answers(entry):
-        return f"{broker} lives: it answers at {entry.listen}; only a broker that has failed is replaced"
+        return f"{broker} lives: it answers at {entry.address}; only a broker that has failed is replaced"
 
     async def ask(neighbour: BrokerEntry) -> tuple[bool, str]:
-        reply = await ask_replace(neighbour.listen, ReplaceRequest(broker, protocol), within_s)
+        reply = await ask_replace(neighbour.address, ReplaceRequest(broker, protocol), within_s)
         return reply.done, reply.reason
 
     return await _ask_neighbours(plan, broker, ask, "replaced", within_s)
@@ -253,7 +236,7 @@ async def _answers(entry: BrokerEntry) -> bool:
     from trimtab.network.admin.status import ask_status
 
     try:
-        await ask_status(entry.listen)
+        await ask_status(entry.address)
     except (OSError, TimeoutError):
         return False
     return True

@@ -37,9 +37,9 @@ def next_steps(plan: NetworkPlan, example: str | None) -> str:
     status = "trimtab status" if example is None else f"trimtab status --example {example}"
     many = f"{first.name} listens" if first is last else f"{len(plan.brokers)} brokers listen, {first.name}"
     return f"""\
-{many} at {first.listen}. In other terminals:
-  trimtab sub --broker {last.listen} "class = 'STOCK' AND volume > 300000"
-  trimtab pub --broker {first.listen} "[class,'STOCK'],[volume,412000]"
+{many} at {first.address}. In other terminals:
+  trimtab sub --broker {last.address} "class = 'STOCK' AND volume > 300000"
+  trimtab pub --broker {first.address} "[class,'STOCK'],[volume,412000]"
   {status}
 Ctrl-C ends it. `trimtab init` writes a network file of your own."""
 
@@ -92,6 +92,8 @@ def _watch_in_terminal(network: Network, log: IO[bytes], stop: StopSignals) -> d
             tables = [status_table(statuses), *([balancing_table(statuses)] if has_policy(statuses) else [])]
             if has_failures(statuses):
                 tables.append(failures_table(statuses))
+            if has_assistances(statuses):
+                tables.append(assistances_table(statuses))
             if has_fences(statuses):
                 tables.append(fences_table(statuses))
             if has_disk_news(statuses):
@@ -176,6 +178,24 @@ def failures_table(statuses: Statuses) -> Table:
             outcome = f"replaced {failure.replaced_s - failure.noticed_s:.2f} s later ({failure.protocol})"
         ago = f"{max(0.0, now_s - failure.noticed_s):,.0f} s ago"
         table.add_row(failure.broker, ago, name, failure.why, Text(outcome))
+    return table
+
+
+def has_assistances(statuses: Statuses) -> bool:
+    """Whether a broker has an assistant, or is to get one."""
+    return any(status is not None and status.assistances for status in statuses.values())
+
+
+def assistances_table(statuses: Statuses) -> Table:
+    """One line for each broker that was congested, the latest first, and what was done about it."""
+    table = Table(title="Assistants", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for title in ("broker", "congested", "seen by", "what is done"):
+        table.add_column(title)
+    now_s = time.time()
+    found = [(each, name) for name, status in statuses.items() if status is not None for each in status.assistances]
+    for each, name in sorted(found, key=lambda one: -one[0].noticed_s):
+        ago = f"{max(0.0, now_s - each.noticed_s):,.0f} s ago"
+        table.add_row(each.broker, ago, name, Text(printable(each.outcome)))
     return table
 
 

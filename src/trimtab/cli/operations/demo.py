@@ -174,5 +174,6 @@ def _report(options: DemoOptions, lines: list[str], demonstration: Demonstration
         lines,
         () if channels is None else channels.views(),
         () if channels is None else channels.latencies_s,
+        demonstration.began_s,
     )
     return str(page.absolute())

@@ -67,7 +67,7 @@ def plan(  # noqa: PLR0917 (each one is an option)
 
     --set changes what goes on: broker.NAME=gone (its clients join a neighbour), traffic=FACTOR,
     traffic.PUBLISHER=FACTOR, cpu.NAME=MHZ, bandwidth.NAME=MBPS, client.NAME=BROKER, and settings such as
-    padres.local_ratio_threshold=0.05.
+    policy.padres.local_ratio_threshold=0.05.
 
     The exit code is 1 if a broker does not answer, unless --set says that it is gone.
 
@@ -86,7 +86,7 @@ def plan(  # noqa: PLR0917 (each one is an option)
             refuse("--against compares a plan that was made: it goes with no --policy, --set, --out or --from")
         _compare(described, against, sample_s or OBSERVE_S, as_json=as_json)
         return
-    wanted = policy or described.options.policy
+    wanted = policy or described.policy.name
     _check(described, wanted, changes or [], sample_s or SAMPLE_S)
     present = _present(described, kept, changes or [], sample_s or SAMPLE_S)
     with _records(out, f"plan {wanted}") as recorder:

@@ -84,7 +84,7 @@ def network_table(plan: WhatIfPlan) -> Table:
 
 def _level(outcome: Outcome) -> str:
     if outcome.level_after_s is None:
-        return "never"
+        return "not reached"
     return f"after {outcome.level_after_s:,.0f} s" + ("" if outcome.is_level_at_end else ", not at the end")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from trimtab.cli.clock_times import moment
 from trimtab.cli.input_lines import printable, refuse
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ def _is_between_heads(story: SessionStory) -> bool:
 def session_lines(story: SessionStory, *, every_card: bool = False) -> list[str]:
     """One session in words."""
     index = f"{_INDEX_WORDS.get(story.index, story.index)} load"
-    took = f"{story.begin_s:,.1f} s to {story.end_s:,.1f} s"
+    took = f"{moment(story.begin_s)} to {moment(story.end_s)}"
     if not story.acceptor:
-        lines = [f"At {story.end_s:,.1f} s {story.initiator} asked in vain for help with its {index}."]
+        lines = [f"At {moment(story.end_s)} {story.initiator} asked in vain for help with its {index}."]
     elif _is_between_heads(story):
         lines = [f"{story.session}, {took}: clusters {story.initiator} and {story.acceptor} balance their {index}."]
     else:
@@ -268,7 +269,7 @@ def _deliveries_lines(found: ClientStory, number: int) -> list[str]:
     stay = found.stays[number]
     if stay.deliveries_count is None:
         return []
-    until = f" until {stay.until_s:,.1f} s" if stay.until_s is not None else ""
+    until = f" until {moment(stay.until_s)}" if stay.until_s is not None else ""
     if not stay.deliveries_count or stay.delay_mean_s is None:
         return [f"  At {stay.broker}{until} no delivery is recorded."]
     mean = f"{1000 * stay.delay_mean_s:,.1f} ms after publication on average"
@@ -276,14 +277,12 @@ def _deliveries_lines(found: ClientStory, number: int) -> list[str]:
 
 
 def _move_lines(client: str, move: MoveStory) -> list[str]:
-    took_ms = 1000 * (move.end_s - move.begin_s)
+    took = f", in {1000 * (move.end_s - move.begin_s):,.0f} ms" if move.end_s > move.begin_s else ""
     if move.outcome == "moved":
-        lines = [
-            f"At {move.begin_s:,.1f} s it moved from {move.from_broker} to {move.to_broker}, in {took_ms:,.0f} ms."
-        ]
+        lines = [f"At {moment(move.begin_s)} it moved from {move.from_broker} to {move.to_broker}{took}."]
     else:
         lines = [
-            f"At {move.begin_s:,.1f} s it was to move from {move.from_broker} to {move.to_broker} "
+            f"At {moment(move.begin_s)} it was to move from {move.from_broker} to {move.to_broker} "
             f"but stayed: {move.reason}."
         ]
     if move.publisher_wait_s:

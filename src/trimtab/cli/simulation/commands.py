@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from trimtab.cli.input_lines import printable, refuse
-from trimtab.cli.simulation.coordination_tables import run_coordination_and_tell
+from trimtab.cli.input_lines import refuse
+from trimtab.cli.plain_help import PlainTyper
 from trimtab.cli.simulation.explore import sim_explore
 from trimtab.cli.simulation.fuzz import sim_fuzz
-from trimtab.cli.simulation.relocation_tables import run_relocation_and_tell
 from trimtab.cli.simulation.replication_table_one import replication_table
-from trimtab.cli.simulation.replication_tables import run_replication_and_tell
-from trimtab.cli.simulation.simulated_records import simulated_records
-from trimtab.cli.simulation.study_tables import run_and_tell
 
-if TYPE_CHECKING:
-    from trimtab.simulation.scenarios.run import Summary
-
-app = typer.Typer(
+app = PlainTyper(
     help="Simulate brokers and clients in virtual time, with every delivery checked.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 
@@ -37,38 +27,30 @@ def _group() -> None:
 def sim_list(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array, for programs.")] = False,
 ) -> None:
-    """List the scenarios that come along, and the studies, which run a scenario with one parameter changed.
+    """List the bundled scenarios by paper, and the studies, which run a scenario with one parameter changed.
 
     \b
     Example:
       trimtab sim list
     """
-    from trimtab.simulation.coordination.scenario import parse_coordination, shipped_coordination_scenarios
-    from trimtab.simulation.relocation.scenario import parse_relocation, shipped_relocation_scenarios
-    from trimtab.simulation.replication.scenario import parse_replication, shipped_replication_scenarios
-    from trimtab.simulation.scenarios.scenario import parse_scenario, shipped_scenarios
-    from trimtab.simulation.scenarios.study import parse_study, shipped_studies
+    from trimtab.simulation.scenarios.documents import bundled_documents
+    from trimtab.simulation.scenarios.kinds import PAPERS
 
-    scenarios = {name: parse_scenario(text, name).description for name, text in shipped_scenarios().items()}
-    for name, text in shipped_coordination_scenarios().items():
-        scenarios[name] = parse_coordination(text, name).description
-    for name, text in shipped_relocation_scenarios().items():
-        scenarios[name] = parse_relocation(text, name)[1][0].description
-    for name, text in shipped_replication_scenarios().items():
-        scenarios[name] = parse_replication(text, name)[1][0].description
-    studies = {name: parse_study(text, name).description for name, text in shipped_studies().items()}
+    documents = bundled_documents()
+    entries = [
+        {key: str(document.data.get(key, "")) for key in ("name", "kind", "paper", "description")}
+        for document in documents.values()
+    ]
     if as_json:
-        kinds = [("scenario", scenarios), ("study", studies)]
-        entries = [
-            {"name": name, "kind": kind, "description": text} for kind, all in kinds for name, text in all.items()
-        ]
         typer.echo(json.dumps(entries, indent=2))
         return
-    width = max(map(len, [*scenarios, *studies]))
-    for name, text in scenarios.items():
-        typer.echo(f"{name:<{width}}  {text}")
-    for name, text in studies.items():
-        typer.echo(f"{name:<{width}}  Study: {text}")
+    width = max(map(len, documents))
+    for paper, title in PAPERS.items():
+        typer.echo(f"{title}:")
+        for entry in entries:
+            if entry["paper"] == paper:
+                study = "Study: " if entry["kind"] == "study" else ""
+                typer.echo(f"  {entry['name']:<{width}}  {study}{entry['description']}")
 
 
 @app.command("run")
@@ -98,157 +80,77 @@ def sim_run(  # noqa: PLR0917 (each one is an option)
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50; with a coordinator, or "
-            "publishers that move, also a list, policy=ldm,gsh.",
+            help="Replace a value of the scenario: duration_s=10, broker.0.cpu_mhz=50, policy=padres; of several with "
+            "commas, policy=ldm,gsh, every one is run.",
         ),
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study or list: seeds per point.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, max=1000, metavar="N", help="Seeds per point.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Of a study: short runs with one seed, to try it out.")
     ] = False,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=1000, metavar="N", help="Of a study or list: runs at the same time.")
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Runs at the same time, of several.")
     ] = None,
+    world: Annotated[
+        str,
+        typer.Option(metavar="sim|tcp", help="sim: in virtual time; tcp: on broker processes, in real time."),
+    ] = "sim",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
 ) -> None:
     """Run a scenario to rest and check every delivery; exit code 1 if a promise was broken.
 
-    A study runs every point with several seeds, and prints a table; so does a scenario with a coordinator, or with
-    publishers that move, or with a broker that fails, for which --set has lists.
+    A study runs every point with several seeds, and prints a table; so does a scenario with a grid, with lists in
+    --set, or with several seeds. With --json the summaries are as docs/simulation.md describes them.
 
     \b
     Example:
       trimtab sim run stock-small --seed 7 --set duration_s=60
+      trimtab sim run figure-2-2 --world tcp
       trimtab sim run padres-press-samples --quick --out results
       trimtab sim run bad-scale --set placement=nearest --set policy=none,ldm,gsh
       trimtab sim run relocation-clustered --set spread=1 --set policy=pop,grape-load100 --seeds 3
     """
-    import time
+    from trimtab.cli.simulation.scenario_runs import run_and_tell
+    from trimtab.cli.simulation.study_tables import run_study_and_tell
+    from trimtab.simulation.scenarios.documents import ScenarioError, find_document
+    from trimtab.simulation.scenarios.study import KIND, study_of
 
-    import msgspec
-
-    from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.coordination.scenario import find_coordination_text
-    from trimtab.simulation.relocation.scenario import find_relocation_text
-    from trimtab.simulation.replication.scenario import find_replication_text
-    from trimtab.simulation.scenarios.run import ScenarioRun
-    from trimtab.simulation.scenarios.scenario import ScenarioError, read_scenario
-    from trimtab.simulation.scenarios.study import find_study
-    from trimtab.simulation.workloads.quotes import QuotesError, load_quotes
-
-    overrides: dict[str, str] = {}
+    overrides = {} if quotes is None else {"quotes": json.dumps(quotes)}
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not key or not equals:
             refuse(f"--set {setting}: expected KEY=VALUE")
         overrides[key.strip()] = value.strip()
+    chosen = None
+    if seed is not None or seeds is not None:
+        first = 1 if seed is None else seed
+        chosen = list(range(first, first + (seeds or 1)))
     try:
-        study = find_study(scenario)
+        document = find_document(scenario)
+        study = study_of(document) if document.kind == KIND else None
     except ScenarioError as error:
         refuse(str(error))
+    if world not in ("sim", "tcp"):
+        refuse(f"--world {world}: expected sim or tcp")
+    if study is not None and world == "tcp":
+        refuse(f"{scenario}: a study runs in the simulator only, not with --world tcp")
+    if quick and study is None:
+        refuse(f"{scenario}: --quick is for studies, not for a scenario")
     if study is not None:
-        if quotes is not None:
-            refuse("--quotes is for scenarios; in a study the scenario names its quotes (--set quotes=FILE)")
         first = 1 if seed is None else seed
         wanted_seeds = list(range(first, first + (seeds or (1 if quick else 3))))
-        run_and_tell(study, wanted_seeds, overrides, out, processes, quick=quick, as_json=as_json)
+        run_study_and_tell(study, wanted_seeds, overrides, out, processes, quick=quick, as_json=as_json)
         return
-    coordination_text, relocation_text = find_coordination_text(scenario), find_relocation_text(scenario)
-    replication_text = find_replication_text(scenario)
-    if coordination_text is not None or relocation_text is not None or replication_text is not None:
-        if quotes is not None or quick:
-            refuse(f"{scenario}: --quotes and --quick are not for scenarios that compare policies")
-        chosen_seeds = None
-        if seed is not None or seeds is not None:
-            first = 1 if seed is None else seed
-            chosen_seeds = list(range(first, first + (seeds or 1)))
-        if replication_text is not None:
-            run_replication_and_tell(
-                scenario, replication_text, overrides, chosen_seeds, out, processes, as_json=as_json
-            )
-            return
-        if relocation_text is not None:
-            run_relocation_and_tell(scenario, relocation_text, overrides, chosen_seeds, out, processes, as_json=as_json)
-            return
-        assert coordination_text is not None
-        run_coordination_and_tell(scenario, coordination_text, overrides, chosen_seeds, out, processes, as_json=as_json)
-        return
-    if seeds is not None or quick or processes is not None:
-        refuse(f"{scenario}: --seeds, --quick and --processes are for studies, not for a scenario")
-    try:
-        wanted = read_scenario(scenario, overrides)
-        run_seed = wanted.seed if seed is None else seed
-        with simulated_records(
-            out, "sim", run=f"{wanted.name}-{run_seed}", deliveries_one_in=deliveries_one_in, besides="summary"
-        ) as recorder:
-            prepared = ScenarioRun(wanted, run_seed, None if quotes is None else load_quotes(Path(quotes)), recorder)
-            begin_cpu_s = time.process_time()
-            summary = prepared.run()
-            cpu_s = time.process_time() - begin_cpu_s
-    except (ScenarioError, QuotesError, RecordsError) as error:
-        refuse(str(error))
-    data = msgspec.to_builtins(summary)
-    if out is not None:
-        _write_summary(Path(out), data)
-    if as_json:
-        typer.echo(json.dumps({**data, "cpu_s": cpu_s}, indent=2))
-    else:
-        _print_summary(summary, cpu_s)
-    if summary.violations:
-        raise typer.Exit(1)
-
-
-def _write_summary(folder: Path, data: Any) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "summary.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        refuse(f"{folder}: cannot be written: {error.strerror or error}")
-
-
-def _print_summary(summary: Summary, cpu_s: float) -> None:
-    delays = ", ".join(
-        f"{'max' if name == '100' else f'{name}%'} {_milliseconds(value)}"
-        for name, value in summary.delay_percentiles_s.items()
+    run_and_tell(
+        document,
+        overrides,
+        chosen,
+        out,
+        world=world,
+        deliveries_one_in=deliveries_one_in,
+        processes_count=processes,
+        as_json=as_json,
     )
-    faults = ", ".join(f"{count:,} {kind}" for kind, count in summary.faults_count.items()) or "none"
-    for label, value in (
-        ("scenario", f"{summary.scenario} (seed {summary.seed})"),
-        ("simulated", f"{summary.simulated_s:,.1f} s"),
-        (
-            "network",
-            f"{summary.brokers_count:,} brokers, {summary.clients_count:,} clients, {summary.moves_count:,} moves",
-        ),
-        ("publications", f"{summary.publications_count:,}"),
-        ("deliveries", f"{summary.deliveries_count:,}"),
-        ("delay", f"mean {_milliseconds(summary.delay_mean_s)}, {delays}"),
-        ("lost", f"{summary.lost_count:,}"),
-        ("duplicated", f"{summary.duplicated_count:,}"),
-        ("reordered", f"{summary.reordered_count:,}"),
-        ("faults", faults),
-        ("trace", summary.trace_hash),
-        ("speed", f"{summary.deliveries_count / cpu_s:,.0f} checked deliveries per second of CPU ({cpu_s:.2f} s)"),
-    ):
-        typer.echo(f"{label:<13} {value}")
-    if summary.crisis is not None:
-        from trimtab.cli.simulation.crisis_lines import attack_lines, crisis_lines
-
-        attack = summary.attack
-        for line in crisis_lines(summary.crisis) if attack is None else attack_lines(attack):
-            typer.echo(printable(line))
-    for violation in summary.violations[:20]:
-        typer.echo(printable(f"VIOLATION {violation.kind}: {violation.text}"))
-
-
-def _milliseconds(value_s: float) -> str:
-    """A time for people.
-
-    >>> _milliseconds(0.0123), _milliseconds(2.5)
-    ('12.3 ms', '2.50 s')
-    """
-    return f"{value_s:.2f} s" if value_s >= 1 else f"{value_s * 1000:.1f} ms"
 
 
 app.command("replication-table")(replication_table)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from trimtab.simulation.faults.attacks import AttackSummary
-from trimtab.simulation.scenarios.crisis_watch import CrisisSummary
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trimtab.simulation.faults.attacks import AttackSummary
+    from trimtab.simulation.scenarios.crisis_watch import CrisisSummary
 
 
 def crisis_lines(crisis: CrisisSummary) -> list[str]:

@@ -153,8 +153,10 @@ def _replay(seed: int, suffix: str) -> str:
     return f"trimtab sim fuzz --runs 1 --seed {seed}{suffix}"
 
 
-def _fuzz_data(report: FuzzReport, suffix: str, kept: list[_Kept]) -> dict[str, Any]:
+def _fuzz_data(report: FuzzReport, suffix: str, kept: list[_Kept]) -> Any:
     import msgspec
+
+    from trimtab.simulation.fuzz.fuzz import summary_of
 
     plan_files = {finding.seed: str(path) for finding, path in kept}
     failures = [
@@ -166,21 +168,7 @@ def _fuzz_data(report: FuzzReport, suffix: str, kept: list[_Kept]) -> dict[str, 
         }
         for failure in report.failures
     ]
-    return {
-        "runs_count": report.runs_count,
-        "first_seed": report.first_seed,
-        "simulated_s": report.simulated_s,
-        "publications_count": report.publications_count,
-        "deliveries_count": report.deliveries_count,
-        "moves_count": report.moves_count,
-        "dropped_count": report.dropped_count,
-        "results_count": report.results_count,
-        "disconnected_count": report.disconnected_count,
-        "faults_count": report.faults_count,
-        "violations_count": sum(len(failure.violations) for failure in report.failures),
-        "failures": failures,
-        "trace_hash": report.trace_hash,
-    }
+    return msgspec.to_builtins(summary_of(report, failures))
 
 
 def _print_fuzz(report: FuzzReport, suffix: str, kept: list[_Kept]) -> None:

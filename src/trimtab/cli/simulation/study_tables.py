@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trimtab.simulation.scenarios.study import Study
 
 
-def run_and_tell(
+def run_study_and_tell(
     study: Study,
     seeds: list[int],
     overrides: dict[str, str],
@@ -31,7 +31,7 @@ def run_and_tell(
 
     from trimtab.lab.studies.study_runs import run_study
     from trimtab.protocol.records import RecordsError
-    from trimtab.simulation.scenarios.scenario import ScenarioError
+    from trimtab.simulation.scenarios.documents import ScenarioError
 
     def on_run(run: StudyRun, done_count: int, all_count: int) -> None:
         value = study.values[run.point]
@@ -69,9 +69,7 @@ def table_lines(summary: StudySummary) -> list[str]:
     lines = [f"{summary.study}: {summary.description}", f"means over seeds {', '.join(map(str, summary.seeds))}", ""]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     runs = [run.metrics for point in summary.points for run in point.runs]
-    lost, twice, late = (
-        sum(getattr(each, name) for each in runs) for name in ("lost_count", "duplicated_count", "reordered_count")
-    )
+    lost, twice, late = (sum(getattr(each, name) or 0 for each in runs) for name in ("lost", "duplicated", "reordered"))
     lines += ["", f"lost {lost:,}, delivered twice {twice:,}, out of order {late:,} in {len(runs):,} runs", ""]
     lines += [
         f"({letter}) {name}: {METRICS[name]}; figure {figures[name]}"

@@ -15,7 +15,7 @@ import msgspec
 
 from trimtab.lab.reports.report import ReportSummary, write_report
 from trimtab.lab.studies.any_run import run_job
-from trimtab.lab.studies.claims import shipped_claims
+from trimtab.lab.studies.claims import bundled_claims
 from trimtab.lab.studies.studies import Job
 from trimtab.lab.studies.sweep import LOCAL, RECORDS, run_sweep
 
@@ -48,7 +48,7 @@ def measure_report(rows_count: int) -> ReportFigures:
         _prepare(folder, rows_count)
         prepared_s = time.perf_counter() - begin_s
         begin_s = time.perf_counter()
-        summary: ReportSummary = write_report(folder, shipped_claims())
+        summary: ReportSummary = write_report(folder, bundled_claims())
         elapsed_s = time.perf_counter() - begin_s
     return ReportFigures(
         rows_count=summary.records.rows_count,

@@ -37,14 +37,15 @@ def measure(duration_s: float | None = None) -> Iterator[SimulationFigures]:
         begun_s = time.process_time()
         summary = run.run()
         cpu_s = time.process_time() - begun_s
+        publications_count, deliveries_count = summary.publications or 0, summary.deliveries or 0
         yield SimulationFigures(
             scenario=name,
             simulated_s=summary.simulated_s,
-            publications_count=summary.publications_count,
-            deliveries_count=summary.deliveries_count,
+            publications_count=publications_count,
+            deliveries_count=deliveries_count,
             cpu_s=cpu_s,
-            deliveries_per_cpu_s=summary.deliveries_count / cpu_s,
-            cpu_us_per_publication=cpu_s / max(1, summary.publications_count) * 1e6,
+            deliveries_per_cpu_s=deliveries_count / cpu_s,
+            cpu_us_per_publication=cpu_s / max(1, publications_count) * 1e6,
             violations_count=len(summary.violations),
             trace_hash=summary.trace_hash,
         )

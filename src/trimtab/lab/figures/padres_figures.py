@@ -28,9 +28,9 @@ DELAY_OVER_S: Final = 20.0
 """The delivery delay, too."""
 
 
-def draw_run(folder: Path, to: Path, only: Collection[str] | None = None) -> list[Path]:
+def draw_run(folder: Path, to: Path, only: Collection[str] | None = None, began_s: float | None = None) -> list[Path]:
     """Draw all figures for which there are records, or only those of some names; the paths of the files."""
-    records = read_run(folder)
+    records = read_run(folder, began_s)
     plt = pyplot()
     pictures = _Pictures(plt, records, to, only)
     over_time: list[tuple[str, str, str, Callable[[Row], float]]] = [

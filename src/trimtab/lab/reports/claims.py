@@ -10,7 +10,7 @@ import msgspec
 
 from trimtab.lab.reports.tables import quoted, setting, shown
 from trimtab.lab.studies.claims import VALUE, Claim
-from trimtab.simulation.scenarios.scenario import ScenarioError
+from trimtab.simulation.scenarios.documents import ScenarioError
 from trimtab.simulation.scenarios.study import find_study
 
 if TYPE_CHECKING:

@@ -12,8 +12,6 @@ from trimtab.lab.figures.padres_figures import draw_run
 from trimtab.lab.figures.style import COLOURS, MissingMatplotlibError, pyplot, save
 from trimtab.lab.reports.html_page import picture, write_page
 from trimtab.operations.demonstration.channels import ChannelView
-from trimtab.records.files import read_records
-from trimtab.records.runs import beginning_s
 from trimtab.records.story import SessionStory, read_sessions
 
 REPORT: Final = "report.html"
@@ -27,22 +25,23 @@ FIGURES: Final = {
 LATENCY_OVER_S: Final = 5.0
 
 
-def write_demo_report(
+def write_demo_report(  # noqa: PLR0917 (each one is a part of the page)
     out: Path,
     records: Path,
     summary: Sequence[str],
     channels: Sequence[ChannelView],
     latencies_s: Sequence[tuple[float, float]],
+    began_s: float,
 ) -> Path:
     """Write the page from the records of a run; raises `RecordsError` if they cannot be read or it cannot be written.
 
-    Latencies of notifications come with the time of their arrival.
+    Latencies of notifications come with the time of their arrival. All times of the page count from the beginning, as
+    those of the live view did.
     """
     sessions = read_sessions(records)
-    began_s = beginning_s(min(read_records(records, "load")["time_s"].to_pylist(), default=0.0))
     parts = [f"<p>{'<br>'.join(html.escape(line) for line in summary)}</p>"]
     try:
-        figures = {path.stem: path for path in draw_run(records, out / "figures", FIGURES)}
+        figures = {path.stem: path for path in draw_run(records, out / "figures", FIGURES, began_s)}
         if latencies_s:
             path = _draw_latencies([(time_s - began_s, each_s) for time_s, each_s in latencies_s], out / "figures")
             figures[path.stem] = path
@@ -74,7 +73,7 @@ def _draw_latencies(latencies_s: Sequence[tuple[float, float]], folder: Path) ->
         axes.plot(times, values, color=COLOURS[number], marker="o", markersize=3, label=label)
     axes.set_title("Notification latency")
     axes.set_xlabel("time [s]")
-    axes.set_ylabel(f"of {LATENCY_OVER_S:.0f} s [s]")
+    axes.set_ylabel(f"latency, of {LATENCY_OVER_S:.0f} s each [s]")
     axes.set_ylim(bottom=0)
     axes.legend()
     figure.tight_layout()

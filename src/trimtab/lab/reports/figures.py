@@ -7,7 +7,7 @@ figure is a file of DIR/figures, and inside the page.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,11 +17,39 @@ from trimtab.lab.reports.tables import quoted, setting
 from trimtab.lab.studies.claims import FigureWanted
 from trimtab.protocol.records import RecordsError
 from trimtab.simulation.scenarios.study import FigurePart, Study, find_study
+from trimtab.simulation.scenarios.study_metrics import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIGURES: Final = "figures"
+
+
+_UNITS: Final[Mapping[str, str]] = {
+    "_bytes_per_s": "bytes/s",
+    "_per_s": "1/s",
+    "_per_min": "1/min",
+    "_mhz": "MHz",
+    "_mbps": "Mbps",
+    "_mb": "MB",
+    "_bytes": "bytes",
+    "_ms": "ms",
+    "_s": "s",
+    "_ratio": "ratio",
+    "_count": "count",
+}
+
+
+def with_unit(name: str) -> str:
+    """The name of a setting or metric as the label of an axis; names end in their unit.
+
+    >>> with_unit("delay_mean_s"), with_unit("subscribers_count"), with_unit("policy")
+    ('delay mean [s]', 'subscribers [count]', 'policy')
+    """
+    for ending, unit in _UNITS.items():
+        if name.endswith(ending):
+            return f"{name.removesuffix(ending).replace('_', ' ')} [{unit}]"
+    return name.replace("_", " ")
 
 
 class Line(NamedTuple):
@@ -40,8 +68,8 @@ class Pictures:
         self._folder = folder / FIGURES
         self.count = 0
 
-    def draw(self, file_name: str, title: str, x_label: str, lines: Sequence[Line]) -> str:
-        """One figure, as a part of a page."""
+    def draw(self, file_name: str, title: str, labels: tuple[str, str], lines: Sequence[Line]) -> str:
+        """One figure, as a part of a page; the labels are those of its axes."""
         plt = pyplot()
         figure, axes = plt.subplots(layout="constrained")
         for number, line in enumerate(lines):
@@ -60,7 +88,8 @@ class Pictures:
                     label=line.name,
                 )
         axes.set_title(title)
-        axes.set_xlabel(x_label)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
         if all(value >= 0 for line in lines for value in line.y):
             axes.set_ylim(bottom=0)
         axes.legend()
@@ -91,7 +120,8 @@ def setting_picture(spark: SparkSession, pictures: Pictures, wanted: FigureWante
         return ""
     lines = _lines(rows)
     chosen = "".join(f"-{value}" for value in wanted.of.values() if value)
-    return pictures.draw(f"{wanted.scenario}-{wanted.metric}-over-{wanted.x}{chosen}", wanted.title, wanted.x, lines)
+    labels = (with_unit(wanted.x), with_unit(wanted.metric))
+    return pictures.draw(f"{wanted.scenario}-{wanted.metric}-over-{wanted.x}{chosen}", wanted.title, labels, lines)
 
 
 def study_pictures(spark: SparkSession, pictures: Pictures) -> dict[str, str]:
@@ -116,7 +146,8 @@ def _study_picture(pictures: Pictures, study: Study, part: FigurePart, lines: di
         if metric in lines
     ]
     title = f"Figure {part.number}: {part.title}"
-    return pictures.draw(f"{study.name}-{part.number}", title, study.parameter, drawn) if drawn else ""
+    labels = (with_unit(study.parameter), METRICS.get(part.metrics[0], with_unit(part.metrics[0])))
+    return pictures.draw(f"{study.name}-{part.number}", title, labels, drawn) if drawn else ""
 
 
 def _lines(rows: Sequence[Any]) -> list[Line]:

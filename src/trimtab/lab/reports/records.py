@@ -58,7 +58,7 @@ def records_part(spark: SparkSession, pictures: Pictures, folder: Path) -> tuple
     for run in drawn:
         for what, (title, lines) in curves.items():
             if run in lines:
-                parts.append(pictures.draw(f"{run}-{what}", f"{run}: {title}", "time [s]", lines[run]))
+                parts.append(pictures.draw(f"{run}-{what}", f"{run}: {title}", ("time [s]", title), lines[run]))
     if len(runs) > len(drawn):
         parts.append(f"<p>{len(drawn)} of {len(runs)} runs are drawn.</p>")
     return "".join(parts), RecordsSummary(rows_count, len(runs))

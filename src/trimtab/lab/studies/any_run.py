@@ -39,39 +39,24 @@ def run_job(job: Job, records: str = "", deliveries_one_in: int = DELIVERIES_ONE
 
 def _run(job: Job, records: str, deliveries_one_in: int) -> tuple[msgspec.Struct, int]:
     from trimtab.records.files import RecordFiles
-    from trimtab.simulation.coordination.scenario import find_coordination_text, parse_coordination
-    from trimtab.simulation.coordination.world import CoordinationWorld
-    from trimtab.simulation.relocation.run import RelocationRun
-    from trimtab.simulation.relocation.scenario import find_relocation_text, parse_relocation
-    from trimtab.simulation.replication.run import ReplicationRun
-    from trimtab.simulation.replication.scenario import find_replication_text, parse_replication
+    from trimtab.simulation.scenarios.kinds import KINDS, load_one, run_scenario
     from trimtab.simulation.scenarios.run import ScenarioRun
-    from trimtab.simulation.scenarios.scenario import read_scenario
     from trimtab.simulation.scenarios.study import find_study, scenario_at
     from trimtab.simulation.scenarios.study_metrics import MetricsWatch
 
     study = find_study(job.scenario)
     if study is not None:
-        scenario = scenario_at(study, job.point or 0, job.settings)
-        watch = MetricsWatch(scenario)
-        of_point = ScenarioRun(scenario, job.seed, metrics=watch).run()
-        return watch.metrics(of_point), len(of_point.violations)
-    if (text := find_relocation_text(job.scenario)) is not None:
-        _, (relocation,) = parse_relocation(text, job.scenario, job.settings)
-        of_relocation = RelocationRun(relocation, job.seed, None).run()
-        return of_relocation, len(of_relocation.violations)
-    if (text := find_replication_text(job.scenario)) is not None:
-        _, (replication,) = parse_replication(text, job.scenario, job.settings)
-        of_replication = ReplicationRun(replication, job.seed).run()
-        return of_replication, len(of_replication.violations)
-    if (text := find_coordination_text(job.scenario)) is not None:
-        return CoordinationWorld(parse_coordination(text, job.scenario, job.settings), job.seed).run(), 0
+        of_point = scenario_at(study, job.point or 0, job.settings)
+        watch = MetricsWatch(of_point)
+        run = ScenarioRun(of_point, job.seed, metrics=watch).run()
+        return watch.metrics(run), len(run.violations)
+    scenario = load_one(job.scenario, job.settings)
     with ExitStack() as stack:
         recorder = None
-        if records:
+        if records and KINDS[scenario.kind].with_records:
             files = RecordFiles(records, "sim", run=job.key, deliveries_one_in=deliveries_one_in, replace=True)
             recorder = stack.enter_context(files)
-        summary = ScenarioRun(read_scenario(job.scenario, job.settings), job.seed, None, recorder).run()
+        summary = run_scenario(scenario, job.seed, recorder)
     return summary, len(summary.violations)
 
 

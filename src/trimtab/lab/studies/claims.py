@@ -28,8 +28,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from trimtab.simulation.scenarios.bundled import shipped_texts
-from trimtab.simulation.scenarios.scenario import ScenarioError
+from trimtab.simulation.scenarios.documents import ScenarioError, bundled_texts
 
 VALUE: Final = "value"
 """Among settings: the value of a study's parameter."""
@@ -41,16 +40,25 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`[[claim]]`."""
 
     where: str
+    """The place in the paper."""
     says: str
+    """What is claimed."""
     scenario: str
+    """The scenario whose runs are looked at."""
     metric: str
+    """A number of their summaries, by its path (`details.balance.converged_at_s`), or a study's metric."""
     of: dict[str, str]
+    """Settings of the runs that are meant."""
     cut_against: dict[str, str] | None = None
+    """Percent less than the runs with these settings, on the same seed."""
     relation_to: dict[str, str] | None = None
+    """In relation to the runs with these settings."""
     over: Literal["avg", "min", "max"] = "avg"
     """What is taken where several runs of a seed are meant, as all points of a study."""
     theirs: float | None = None
+    """What the paper has."""
     holds: str
+    """What must be true of ours, as "<= 0.5"."""
     near: str = ""
     """A metric that says, where the claim's own has no value because something was never reached, how near it came."""
 
@@ -77,10 +85,15 @@ class FigureWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[[figure]]`: a metric over a setting, a line for each policy, or for each value of another setting."""
 
     title: str
+    """Over the figure."""
     scenario: str
+    """The scenario whose runs are drawn."""
     x: str
+    """The setting along the axis."""
     metric: str
+    """What is drawn."""
     by: str | None = None
+    """The setting that has a line for each value, in place of the policy."""
     of: dict[str, str] = {}
     """Settings of the runs that are meant."""
 
@@ -89,19 +102,22 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of claims."""
 
     paper: str
+    """Whose claims they are."""
     studies: list[str] = []
     """Studies of the simulator whose figures belong to the paper."""
     claim: list[Claim] = []
+    """The claims."""
     figure: list[FigureWanted] = []
+    """Figures that go with them."""
 
 
-def shipped_claims() -> list[Claims]:
+def bundled_claims() -> list[Claims]:
     """Those of the papers.
 
-    >>> all(claims.claim for claims in shipped_claims())
+    >>> all(claims.claim for claims in bundled_claims())
     True
     """
-    return [parse_claims(text, name) for name, text in shipped_texts("trimtab.lab", "claims").items()]
+    return [parse_claims(text, name) for name, text in bundled_texts("trimtab.lab", "claims").items()]
 
 
 def parse_claims(text: str, source: str) -> Claims:

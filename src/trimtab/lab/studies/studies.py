@@ -3,7 +3,7 @@
     title = "My comparison"
 
     [[runs]]
-    scenario = "relocation-clustered"       a scenario or study that `trimtab sim list` shows, or a file
+    scenario = "relocation-clustered"       one that `trimtab sim list` shows, or a file beside this one
     set = {duration_s = 640}                the same in every run
     vary = {policy = ["none", "pop"], spread = [1, 4]}      every combination is run
 
@@ -21,11 +21,8 @@ from typing import Any
 
 import msgspec
 
-from trimtab.simulation.coordination.scenario import find_coordination_text, parse_coordination
-from trimtab.simulation.relocation.scenario import find_relocation_text, parse_relocation
-from trimtab.simulation.replication.scenario import find_replication_text, parse_replication
-from trimtab.simulation.scenarios.bundled import shipped_texts
-from trimtab.simulation.scenarios.scenario import ScenarioError, read_scenario
+from trimtab.simulation.scenarios.documents import ScenarioError, bundled_texts
+from trimtab.simulation.scenarios.kinds import load
 from trimtab.simulation.scenarios.study import find_study, scenario_at
 
 
@@ -33,16 +30,22 @@ class RunsPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[[runs]]`: a scenario, and what is replaced in it."""
 
     scenario: str
+    """One that `trimtab sim list` shows, or a file beside this one."""
     set: dict[str, Any] = {}
+    """Values of its keys, the same in every run."""
     vary: dict[str, list[Any]] = {}
+    """Lists of values; every combination is run."""
 
 
 class LabStudy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of the laboratory."""
 
     runs: list[RunsPart]
+    """What is run."""
     title: str = ""
+    """For people."""
     name: str = ""
+    """What it is called; the name of the file where it is missing."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -82,43 +85,49 @@ class Job(msgspec.Struct, frozen=True):
         return ", ".join([self.scenario, *point, *said, f"seed {self.seed}"])
 
 
-def shipped_lab_studies() -> dict[str, str]:
-    """The studies that come with the package: their text by name.
+def bundled_lab_studies() -> dict[str, str]:
+    """The bundled studies: their text by name.
 
-    >>> "relocation" in shipped_lab_studies()
+    >>> "relocation" in bundled_lab_studies()
     True
     """
-    return shipped_texts("trimtab.lab", "studies")
+    return bundled_texts("trimtab.lab", "studies")
 
 
 def read_lab_study(name_or_file: str) -> LabStudy:
-    """A shipped study, a file, or a scenario or study of the simulator by itself."""
-    shipped = shipped_lab_studies()
-    if name_or_file in shipped:
-        return parse_lab_study(shipped[name_or_file], name_or_file)
+    """A bundled study, a file, or a scenario or study of the simulator by itself."""
+    bundled = bundled_lab_studies()
+    if name_or_file in bundled:
+        return parse_lab_study(bundled[name_or_file], name_or_file)
     path = Path(name_or_file)
     try:
         text = path.read_text(encoding="utf-8")
         if "runs" in tomllib.loads(text):
-            return parse_lab_study(text, name_or_file)
+            return parse_lab_study(text, name_or_file, path.parent)
     except (OSError, UnicodeError, tomllib.TOMLDecodeError):
         pass  # whoever reads it as a scenario says what is wrong
     return LabStudy([RunsPart(name_or_file)], name=path.stem)
 
 
-def parse_lab_study(text: str, source: str) -> LabStudy:
-    """Read a study's text.
+def parse_lab_study(text: str, source: str, folder: Path | None = None) -> LabStudy:
+    """Read a study's text; scenarios that are files are named relative to its folder.
 
     >>> parse_lab_study('[[runs]]\\nscenario = "stock-small"\\nvary = {policy = "none"}', "my.toml")
     Traceback (most recent call last):
     ...
-    trimtab.simulation.scenarios.scenario.ScenarioError: my.toml: Expected `array`, got `str` - at `runs[0].vary[...]`
+    trimtab.simulation.scenarios.documents.ScenarioError: my.toml: Expected `array`, got `str` - at `runs[0].vary[...]`
     """
     try:
         study = msgspec.convert(tomllib.loads(text), LabStudy)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ScenarioError(f"{source}: {str(error).replace('`$.', '`')}") from None
-    return study if study.name else msgspec.structs.replace(study, name=Path(source).stem)
+    runs = [_beside(part, folder) for part in study.runs]
+    return msgspec.structs.replace(study, runs=runs, name=study.name or Path(source).stem)
+
+
+def _beside(part: RunsPart, folder: Path | None) -> RunsPart:
+    is_file = folder is not None and part.scenario.endswith(".toml")
+    return msgspec.structs.replace(part, scenario=str((folder or Path()) / part.scenario)) if is_file else part
 
 
 def jobs_of(study: LabStudy, seeds: Sequence[int], overrides: Mapping[str, str] | None = None) -> list[Job]:
@@ -140,20 +149,9 @@ def _jobs(study: str, scenario: str, settings: dict[str, str], seeds: Sequence[i
         for point in points:
             scenario_at(of_simulator, point, settings)
         return [Job(study, scenario, settings, seed, point) for seed in seeds for point in points]
-    varied: list[str] = []
-    scenarios: Sequence[object] = ()
-    if (text := find_relocation_text(scenario)) is not None:
-        varied, scenarios = parse_relocation(text, scenario, settings)
-    elif (text := find_replication_text(scenario)) is not None:
-        varied, scenarios = parse_replication(text, scenario, settings)
-    if scenarios:
-        single = [{**settings, **{key: _text(getattr(each, key)) for key in varied}} for each in scenarios]
-        return [Job(study, scenario, each, seed) for seed in seeds for each in single]
-    if (text := find_coordination_text(scenario)) is not None:
-        parse_coordination(text, scenario, settings)
-    else:
-        read_scenario(scenario, settings)
-    return [Job(study, scenario, settings, seed) for seed in seeds]
+    grid = load(scenario, settings).points
+    single = [{**settings, **{key: _text(value) for key, value in each.values.items()}} for each in grid]
+    return [Job(study, scenario, each, seed) for seed in seeds for each in single]
 
 
 def _text(value: object) -> str:

@@ -106,7 +106,7 @@ def _run_point(  # noqa: PLR0917 (what a run is made of)
             else:
                 recorder = stack.enter_context(files)
         begin_cpu_s = time.process_time()
-        summary = ScenarioRun(scenario, seed, None, recorder, metrics=watch).run()
+        summary = ScenarioRun(scenario, seed, recorder, metrics=watch).run()
         cpu_s = time.process_time() - begin_cpu_s
     return StudyRun(point, seed, watch.metrics(summary), cpu_s, len(summary.violations))
 

@@ -9,10 +9,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from trimtab.protocol.records import RecordsError
+from trimtab.simulation.scenarios.kinds import KINDS, summary_type
+from trimtab.simulation.scenarios.summary import GridSummary, Summary
 
 SUMMARY_FILE: Final = "summary.json"
 
-Summary = TypeVar("Summary", bound=msgspec.Struct)
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 def write_summary(summary: msgspec.Struct, folder: Path) -> None:
@@ -26,12 +28,33 @@ def write_summary(summary: msgspec.Struct, folder: Path) -> None:
         raise RecordsError(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
-def read_summary(folder: Path, kind: type[Summary], mark: str) -> Summary | None:
+def read_summary(folder: Path, kind: type[Kind], mark: str) -> Kind | None:
     """A folder's summary of one kind, which has a field that others have not; None if there is none of this kind."""
     path = folder / SUMMARY_FILE
     try:
         data: Any = msgspec.json.decode(path.read_bytes())
         return msgspec.convert(data, kind) if isinstance(data, dict) and mark in data else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RecordsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except msgspec.MsgspecError as error:
+        raise RecordsError(f"{path}: {error}") from None
+
+
+def read_runs(folder: Path) -> GridSummary | Summary[Any] | None:
+    """What `sim run` left in a folder: a run or a grid, each run as its kind says; None if it is something else."""
+    path = folder / SUMMARY_FILE
+    try:
+        data: Any = msgspec.json.decode(path.read_bytes())
+        if not isinstance(data, dict) or data.get("kind") not in KINDS:
+            return None
+        kind = summary_type(data["kind"])
+        if "varied" not in data:
+            run: Summary[Any] = msgspec.convert(data, kind, str_keys=True)
+            return run
+        grid = msgspec.convert(data, GridSummary, str_keys=True)
+        return msgspec.structs.replace(grid, runs=[msgspec.convert(run, kind, str_keys=True) for run in data["runs"]])
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -27,9 +27,7 @@ from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions,
 from trimtab.network.security.caller import commander
 from trimtab.network.security.errors import NotPermittedError
 from trimtab.network.security.settings import LimitSettings, SecuritySettings
-from trimtab.policies.delay.config import DelayConfig
-from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.frames import BrokerStatus
 
 READY_WITHIN_S: Final = 60.0
@@ -88,24 +86,26 @@ class Network:
         links: Iterable[tuple[str, str]] = (),
         options: NetworkOptions | None = None,
         *,
+        policy: str = "none",
         replication: ReplicationSettings | None = None,
         standbys_count: int = 0,
         log: IO[bytes] | None = None,
     ) -> Network:
-        """Brokers on free ports of this machine, and processes that stand by."""
+        """Brokers on free ports of this machine, under a policy by its name, and processes that stand by."""
         addresses = [Address("127.0.0.1", port) for port in free_ports(len(brokers) + standbys_count)]
         plan = NetworkPlan(
             tuple(BrokerEntry(name, address) for name, address in zip(brokers, addresses, strict=False)),
             tuple(LinkEntry(first, second) for first, second in links),
             options or NetworkOptions(),
+            PolicyChoice(policy).check(),
             replication=replication,
             standbys=tuple(addresses[len(brokers) :]),
         )
         return cls(plan, log=log)
 
     def address(self, broker: str) -> str:
-        """Where a broker listens."""
-        return str(self.plan.broker(broker).listen)
+        """Where a broker is reached."""
+        return str(self.plan.broker(broker).address)
 
     def pid(self, broker: str) -> int:
         """The process of a broker, as far as is known here."""
@@ -223,7 +223,7 @@ class Network:
                 continue
             if not status.replica and status.epoch == 1:
                 continue
-            replica = proved(name, self.address(name), status.session)
+            replica = proved(name, str(self.plan.broker(name).listen), status.session)
             if replica is not None:
                 self._replicas[name] = replica
                 found.append((name, replica.pid))
@@ -314,12 +314,15 @@ async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
     who = commander(plan.security.operator)
 
     async def ask(entry: BrokerEntry) -> BrokerStatus | None:
-        try:
-            return await ask_status(entry.listen, caller=who)
-        except NotPermittedError:
-            raise
-        except (OSError, TimeoutError):
-            return None
+        """A broker of this host may be reached where it listens and not where others reach it."""
+        for address in dict.fromkeys((entry.address, entry.listen)):
+            try:
+                return await ask_status(address, caller=who)
+            except NotPermittedError:
+                raise
+            except (OSError, TimeoutError):
+                continue
+        return None
 
     answers = await asyncio.gather(*(ask(entry) for entry in plan.brokers))
     return {entry.name: answer for entry, answer in zip(plan.brokers, answers, strict=True)}
@@ -339,14 +342,9 @@ def plan_text(plan: NetworkPlan) -> str:
         if key.endswith("covering"):
             value = "on" if value else "off"
         lines.append(f"{key} = {_toml(value)}")
-    if plan.padres != PadresConfig():
-        lines += ["", "[padres]", *(f"{key} = {value}" for key, value in msgspec.structs.asdict(plan.padres).items())]
-    if plan.delay != DelayConfig():
-        delay = msgspec.to_builtins(plan.delay)
-        lines += ["", "[delay]", *(f"{key} = {_toml(value)}" for key, value in delay.items())]
-    if plan.relocation != RelocationConfig():
-        settings = msgspec.to_builtins(plan.relocation)
-        lines += ["", "[relocation]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+    lines += ["", "[policy]", f"name = {_toml(plan.policy.name)}"]
+    for table, settings in plan.policy.settings.items():
+        lines += ["", f"[policy.{json.dumps(table)}]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
     if plan.replication is not None:
         settings = {key: value for key, value in msgspec.to_builtins(plan.replication).items() if value != ()}
         lines += ["", "[replication]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]

@@ -23,11 +23,11 @@ async def status_at(address: Address) -> BrokerStatus | None:
 
 async def find(plan: NetworkPlan, name: str) -> tuple[Address, BrokerStatus | None]:
     """Where a broker is, and how; at the address of the file, with no status, if nobody knows of it elsewhere."""
-    address = plan.broker(name).listen
+    address = plan.broker(name).address
     status = await status_at(address)
     if status is not None and status.name == name:
         return address, status
-    others = [entry.listen for entry in plan.brokers if entry.name != name]
+    others = [entry.address for entry in plan.brokers if entry.name != name]
     for told in await asyncio.gather(*(_told_by(other, name) for other in others)):
         if told is not None and told != address:
             status = await status_at(told)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from trimtab.language import Filter, Value
-from trimtab.network.client.client import Client
+from trimtab.network.client.client import PLACED_WITHIN_S, Client
 from trimtab.network.client.errors import ClientError
 from trimtab.network.client.reconnecting_connection import REATTACH_AFTER_S
 from trimtab.network.client.subscription import Delivery, Subscription
@@ -78,10 +78,15 @@ class BlockingClient:
         *,
         site: tuple[float, float] | None = None,
         publish_window_count: int = 1_000,
+        within_s: float = PLACED_WITHIN_S,
     ) -> Self:
         """Ask the coordinator at HOST:PORT where to connect, and connect there; `site` tells where the client is."""
         client = cls.__new__(cls)
-        client._begin(Client.connect_through(coordinator, name, site=site, publish_window_count=publish_window_count))
+        client._begin(
+            Client.connect_through(
+                coordinator, name, site=site, publish_window_count=publish_window_count, within_s=within_s
+            )
+        )
         return client
 
     # ---- what it is, and what has happened ----

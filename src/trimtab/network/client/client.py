@@ -7,7 +7,7 @@ import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from trimtab.client.config import ClientConfig
 from trimtab.language import Filter, Publication, Value
@@ -25,6 +25,11 @@ from trimtab.protocol.events import MoveTo
 from trimtab.protocol.frames import PlaceRequest
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import FROM_NOW_ON
+
+PLACED_WITHIN_S: Final = 30.0
+"""Brokers report to a coordinator within some seconds after it has begun."""
+
+ASK_AGAIN_AFTER_S: Final = 0.25
 
 __all__ = ["Client", "ClientError", "ForgottenError", "RefusedError"]
 
@@ -82,12 +87,20 @@ class Client(AttachedClient):
         *,
         site: tuple[float, float] | None = None,
         publish_window_count: int = 1_000,
+        within_s: float = PLACED_WITHIN_S,
     ) -> Self:
-        """Ask the coordinator at HOST:PORT where to connect, and connect there; `site` tells where the client is."""
+        """Ask the coordinator at HOST:PORT where to connect, and connect there; `site` tells where the client is.
+
+        A coordinator that has just begun knows no brokers; it is asked again for so long.
+        """
         where = Address.of(coordinator)
         name = name or own_name(present())
+        ends_s = now_s() + within_s
         try:
             place = await ask_place(where, PlaceRequest(name, site), CONNECT_WITHIN_S)
+            while not place.broker and now_s() < ends_s:
+                await asyncio.sleep(ASK_AGAIN_AFTER_S)
+                place = await ask_place(where, PlaceRequest(name, site), CONNECT_WITHIN_S)
         except (OSError, TimeoutError) as error:
             reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
             raise ClientError(f"no coordinator at {where}: {reason}") from None

@@ -102,7 +102,11 @@ class Replacing:
 
     def failures(self) -> tuple[FailureStatus, ...]:
         """What has failed lately."""
-        return tuple(failure.status() for failure in self._failures)
+        return tuple(failure.status() for failure in self._failures if failure.why != CONGESTION)
+
+    def assistances(self) -> tuple[FailureStatus, ...]:
+        """What was congested lately; a broker that is helped has not failed."""
+        return tuple(failure.status() for failure in self._failures if failure.why == CONGESTION)
 
     def look(self) -> None:
         """From time to time: see who has come, and which processes have ended."""
@@ -212,11 +216,12 @@ class Replacing:
         if entry is None:
             return f"no broker of the network file is named {request.broker[:100]!r}"
         name, protocol = request.broker, request.protocol
-        listen = well_formed_address(self._broker.topology.address_of(name)) or str(entry.listen)
+        address = well_formed_address(self._broker.topology.address_of(name)) or str(entry.address)
+        listen = str(entry.listen) if address == str(entry.address) else address
         neighbours = self._well_formed(request.neighbours if request.session else self._neighbours_by_file(name))
         session = request.session if ProcessIdentity.of_session(request.session) is not None else ""
         if isinstance(request, Assist):
-            linked = ((name, listen), *neighbours)
+            linked = ((name, address), *neighbours)
             order = ReplicaOrder(
                 name,
                 protocol,
@@ -276,7 +281,7 @@ class Replacing:
         found: list[tuple[str, str]] = []
         for name, told in neighbours:
             entry = self._entry_of(name)
-            address = well_formed_address(told) or ("" if entry is None else str(entry.listen))
+            address = well_formed_address(told) or ("" if entry is None else str(entry.address))
             if BROKER_NAME.fullmatch(name) and address:
                 found.append((name, address))
             else:

@@ -28,7 +28,7 @@ from trimtab.network.security.audit import Audit
 from trimtab.network.security.authentication import Authentication
 from trimtab.network.security.certificate_files import WatchedFiles, broker_files, server_context
 from trimtab.network.security.errors import SecurityFileError
-from trimtab.policies.registry import COORDINATOR_NAME
+from trimtab.policies.multistage.config import COORDINATOR_NAME
 from trimtab.protocol.events import Event, LinkRemoved, RightsChanged
 from trimtab.protocol.frames import Frame, Hello, LoginReply, LoginRequest, StatusRequest
 from trimtab.protocol.requests import SingleRequest

@@ -48,7 +48,8 @@ from trimtab.network.server.requests import Requests
 from trimtab.network.server.state_file import State, StateFileError
 from trimtab.network.server.telemetry import Telemetry
 from trimtab.policies.api import Agent
-from trimtab.policies.registry import COORDINATOR_NAME, agents_of, objection_to_change
+from trimtab.policies.multistage.config import COORDINATOR_NAME
+from trimtab.policies.registry import agents_of, objection_to_change
 from trimtab.protocol.effects import (
     Append,
     Assist,
@@ -123,7 +124,7 @@ class BrokerServer:
         self._entry = plan.broker(name)
         self._listen = self._entry.listen if order is None else Address.parse(order.listen)
         self._dialled = plan.dialled_by(name)
-        self.policy = plan.options.policy
+        self.policy = plan.policy.name
         self.disk = disk_of(plan, name, order, self._happened, self.stop)
         """Where publications are stored, if they are."""
         self._state = State(plan, name, file, order)
@@ -132,7 +133,8 @@ class BrokerServer:
         epoch = max(own_epoch if self.disk is None else self.disk.epoch, self._state.epoch)
         config = msgspec.structs.replace(plan.config_of(name, new_session()), epoch=epoch)
         if order is not None:
-            config = order.config_of(config, str(self._listen))
+            address = self._entry.address if self._listen == self._entry.listen else self._listen
+            config = order.config_of(config, str(address))
             self._dialled = tuple((neighbour, Address.parse(where)) for neighbour, where in order.neighbours)
         self._plan = plan
         self._name = name
@@ -207,16 +209,8 @@ class BrokerServer:
 
     def _agents_of(self, policy: str) -> list[Agent]:
         plan, name = self._plan, self._name
-        return agents_of(
-            policy,
-            name,
-            f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network",
-            plan.padres,
-            coordination=plan.coordination,
-            site=self._entry.site,
-            relocation=plan.relocation,
-            delay=plan.delay,
-        )
+        seed = f"network-{secrets.token_hex(4)}" if name == COORDINATOR_NAME else "network"
+        return agents_of(plan.policy.named(policy), name, seed, self._entry.site)
 
     def _change_policy(self, policy: str) -> str:
         """Work by another policy from now on; returns why not, if so."""
@@ -570,6 +564,10 @@ class BrokerServer:
     def failures(self) -> tuple[FailureStatus, ...]:
         """What this broker has seen fail."""
         return () if self._replacing is None else self._replacing.failures()
+
+    def assistances(self) -> tuple[FailureStatus, ...]:
+        """Which neighbours this broker has seen congested."""
+        return () if self._replacing is None else self._replacing.assistances()
 
     async def _drain(self) -> None:
         """Let everything that was taken over leave, as far as the peers are there and read."""

@@ -30,6 +30,7 @@ def status_of(
     policy: str,
     is_back_end_reached: bool,
     failures: tuple[FailureStatus, ...] = (),
+    assistances: tuple[FailureStatus, ...] = (),
     disk: PublicationLog | None = None,
 ) -> BrokerStatus:
     """How a broker is; the samples tell the time and how many publications had come and gone, the oldest first."""
@@ -64,6 +65,7 @@ def status_of(
         session=broker.config.session,
         replica=broker.config.replica,
         failures=failures,
+        assistances=assistances,
         epoch=broker.epoch,
         is_learning=not broker.takeover.is_over,
         disk_damage=() if disk is None else disk.damage,

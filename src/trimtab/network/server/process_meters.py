@@ -38,6 +38,8 @@ IDLE_WEIGHT: Final = 0.1
 _SCHEDULING: Final = Path("/proc/self/schedstat")
 _GROUPS: Final = Path("/proc/self/cgroup")
 _GROUP_ROOT: Final = Path("/sys/fs/cgroup")
+_NEW_FILES: Final[tuple[str, ...]] = ("cpu.max",)
+_OLD_FILES: Final[tuple[str, ...]] = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
 def processor_wanted_s(share: float = 1.0) -> float | None:
@@ -74,9 +76,9 @@ def processor_share() -> float:
     for line in lines:
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            root, files = _GROUP_ROOT, ("cpu.max",)
+            root, files = _GROUP_ROOT, _NEW_FILES
         elif "cpu" in controllers.split(","):
-            root, files = _GROUP_ROOT / "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            root, files = _GROUP_ROOT / "cpu", _OLD_FILES
         else:
             continue
         group = root / path.strip("/")

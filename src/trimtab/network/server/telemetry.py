@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 from trimtab.broker.core import Broker
 from trimtab.broker.flow.rate_limits import Store
 from trimtab.broker.meters import LoadRecords
+from trimtab.broker.observer import BrokerObserver
 from trimtab.load.indices import LoadIndices
 from trimtab.network.clock import now_s
 from trimtab.network.server.broker_status import status_of
 from trimtab.network.server.process_meters import ProcessMeters
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.frames import BrokerStatus
-from trimtab.protocol.records import AnyRecord, Recorder, RecordsError
+from trimtab.protocol.records import AnyRecord, ArrivalRecord, Recorder, RecordsError
 
 if TYPE_CHECKING:
     from trimtab.network.server.broker_process import BrokerServer
@@ -33,8 +34,8 @@ STATUSES_BURST_COUNT: Final = 50
 log = logging.getLogger("trimtab.broker")
 
 
-class Telemetry:
-    """Measures one broker's process, and records it."""
+class Telemetry(BrokerObserver):
+    """Measures one broker's process, and records it and the clients that come to it."""
 
     def __init__(
         self,
@@ -50,6 +51,8 @@ class Telemetry:
         self._load_records = LoadRecords(broker)
         self._recorded_s = 0.0
         self._began_s = now_s()
+        if recorder is not None:
+            broker.observer = self
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._status: BrokerStatus | None = None
         self._status_allowance = Store(STATUSES_BURST_COUNT, now_s())
@@ -91,6 +94,10 @@ class Telemetry:
             self._status = self.status(server)
         return self._status
 
+    def came(self, client: str, old_broker: str, cause: str, now_s: float) -> None:
+        """Record a client that has come from another broker."""
+        self.record(ArrivalRecord(now_s, client, old_broker, self._broker.name, cause))
+
     def status(self, server: BrokerServer) -> BrokerStatus:
         """How the broker is."""
         time_s = now_s()
@@ -104,5 +111,6 @@ class Telemetry:
             policy=server.policy,
             is_back_end_reached=server.is_back_end_reached,
             failures=server.failures(),
+            assistances=server.assistances(),
             disk=server.disk,
         )

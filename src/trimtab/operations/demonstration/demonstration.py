@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib.resources import files
@@ -19,6 +18,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from trimtab.network.admin.local_network import Network, free_ports
+from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
 from trimtab.network.network_file import NetworkPlan, parse_network
 from trimtab.operations.demonstration.channels import PEOPLE_COUNT, EmergencyChannels
@@ -134,7 +134,10 @@ def plan_with(back_end: str, policy: str = "padres-fast") -> NetworkPlan:
         msgspec.structs.replace(entry, listen=address) for entry, address in zip(plan.brokers, addresses, strict=True)
     )
     return msgspec.structs.replace(
-        plan, brokers=brokers, options=msgspec.structs.replace(plan.options, back_end=back_end, policy=policy)
+        plan,
+        brokers=brokers,
+        options=msgspec.structs.replace(plan.options, back_end=back_end),
+        policy=plan.policy.named(policy),
     )
 
 
@@ -149,7 +152,8 @@ class Demonstration:
     def __init__(self, options: DemoOptions, is_stopped: Callable[[], bool]) -> None:
         self.options = options
         self._is_stopped = is_stopped
-        self.began_s = time.monotonic()
+        self.began_s = now_s()
+        """Since 1970: what the live view and the report count from."""
         self.doing = "starting"
         self.statuses: Statuses = {}
         self.bundles: deque[Bundle] = deque(maxlen=MOVES_SHOWN_COUNT)
@@ -178,7 +182,7 @@ class Demonstration:
     @property
     def time_s(self) -> float:
         """Since the beginning."""
-        return time.monotonic() - self.began_s
+        return now_s() - self.began_s
 
     async def run(self) -> DemoSummary:
         """Run it to its end; raises `Stopped`, `NetworkError` or `ClientError`, and leaves no process behind."""

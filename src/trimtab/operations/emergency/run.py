@@ -30,6 +30,7 @@ from trimtab.operations.emergency.application import TICK_S, EmergencyWorld, Per
 from trimtab.operations.emergency.channel_account import ChannelAccount, added
 from trimtab.operations.own_process import ActiveProcess, OwnProcess
 from trimtab.policies.multistage.config import Balancing, Placement
+from trimtab.policies.registry import PolicyChoice
 from trimtab.simulation.workloads.city import Point
 from trimtab.simulation.workloads.emergency import Wanted
 
@@ -194,7 +195,7 @@ def _plan(world: EmergencyWorld, seed: int, back_end_url: str) -> NetworkPlan:
         for number, (port, site) in enumerate(zip(ports, world.sites(BROKERS_COUNT, seed), strict=True), 1)
     )
     links = tuple(LinkEntry("B1", entry.name) for entry in brokers[1:])
-    return NetworkPlan(brokers, links, NetworkOptions(back_end=back_end_url, policy="coordinated"))
+    return NetworkPlan(brokers, links, NetworkOptions(back_end=back_end_url), PolicyChoice("coordinated"))
 
 
 async def _all(running: _Run, on_tick: Callable[[int, int], None]) -> EmergencySummary:

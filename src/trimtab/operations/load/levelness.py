@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from trimtab.network.network_file import NetworkPlan
+from trimtab.policies.padres.config import PadresConfig
 from trimtab.protocol.frames import BrokerStatus
 
 INDICES: Final = ("input_utilization_ratio", "output_utilization_ratio")
@@ -19,7 +20,7 @@ class LevelWatch:
     """Told how the brokers are, again and again; tells since when they have been level."""
 
     def __init__(self, plan: NetworkPlan) -> None:
-        self._padres = plan.padres
+        self._padres = plan.policy.config(PadresConfig)
         self._edges = [entry.name for entry in plan.brokers if len(plan.neighbours_of(entry.name)) == 1]
         self._seen: deque[tuple[float, dict[tuple[str, str], float]]] = deque()
         self.level_after_s: float | None = None

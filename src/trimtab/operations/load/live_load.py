@@ -138,7 +138,7 @@ class LoadRun:
     # ---- publishers ----
 
     async def _open_publisher(self, symbol: str, advertisement: Filter) -> None:
-        address = self._plan.broker(self._options.publish_at).listen
+        address = self._plan.broker(self._options.publish_at).address
         client = await Client.connect(address, f"{self._options.name}-{symbol}")
         self._publishers.append(client)
         await client.advertise(advertisement)
@@ -170,7 +170,7 @@ class LoadRun:
                 joining.create_task(self._join(number, filter))
 
     async def _join(self, number: int, filter: Filter) -> None:
-        address = self._plan.broker(self._options.subscribe_at).listen
+        address = self._plan.broker(self._options.subscribe_at).address
         client = await Client.connect(address, f"{self._options.name}-s{number:04d}")
         self._subscribers.append(client)
         client.on_move = self._moved

@@ -13,16 +13,16 @@ from typing import Final
 import msgspec
 
 from trimtab.operations.plan.present import BrokerPresent, Present
-from trimtab.simulation.scenarios.scenario import value_of
+from trimtab.policies.registry import PolicyChoice
+from trimtab.policies.settings import SettingsError
+from trimtab.simulation.scenarios.documents import value_of
 
 NAMES_SHOWN_MAX_COUNT: Final = 20
 """So many names are listed where one is not known."""
 
-SETTINGS: Final = ("padres", "delay", "relocation")
-
 EXPECTED: Final = (
     "broker.NAME=gone, cpu.NAME=MHZ, bandwidth.NAME=MBPS, traffic=FACTOR, traffic.PUBLISHER=FACTOR, "
-    "client.NAME=BROKER, padres.SETTING=VALUE, delay.SETTING=VALUE or relocation.SETTING=VALUE"
+    "client.NAME=BROKER or policy.NAME.SETTING=VALUE"
 )
 
 
@@ -40,14 +40,14 @@ def gone_brokers(changes: Sequence[str]) -> list[str]:
 
 
 def changed(present: Present, changes: Sequence[str]) -> tuple[Present, list[str]]:
-    """The present with these changes, and what they mean in words; settings of one section are checked together."""
+    """The present with these changes, and what they mean in words; all settings of policies are checked together."""
     told: list[str] = []
-    settings: dict[str, dict[str, str]] = {}
+    settings: dict[str, str] = {}
     for change in changes:
         key, value = _parts(change)
         kind, _, name = key.partition(".")
-        if kind in SETTINGS and name:
-            settings.setdefault(kind, {})[name] = value
+        if kind == "policy" and "." in name:
+            settings[name] = value
             continue
         if kind not in _MAKERS or (kind != "traffic" and not name):
             raise ChangeError(f"--set {change}: expected {EXPECTED}")
@@ -56,9 +56,11 @@ def changed(present: Present, changes: Sequence[str]) -> tuple[Present, list[str
         except ChangeError as error:
             raise ChangeError(f"--set {change}: {error}") from None
         told.append(words)
-    for section, values in settings.items():
-        present = _with_settings(present, section, values)
-        told += [f"[{section}] {key} = {value}" for key, value in values.items()]
+    if settings:
+        present = _with_settings(present, settings)
+        for key, value in settings.items():
+            table, _, setting = key.rpartition(".")
+            told.append(f"[policy.{table}] {setting} = {value}")
     return present, told
 
 
@@ -150,18 +152,17 @@ _MAKERS: Final[Mapping[str, Callable[[Present, str, str], tuple[Present, str]]]]
 }
 
 
-def _with_settings(present: Present, section: str, values: Mapping[str, str]) -> Present:
-    config: msgspec.Struct = getattr(present, section)
-    known = config.__struct_fields__
-    for key in values:
-        if key not in known:
-            raise ChangeError(f"--set {section}.{key}: {_unknown(f'setting of [{section}]', key, known)}")
-    data = {**msgspec.to_builtins(config), **{key: value_of(value) for key, value in values.items()}}
+def _with_settings(present: Present, values: Mapping[str, str]) -> Present:
+    tables = {name: dict(table) for name, table in present.policy.settings.items()}
+    for key, value in values.items():
+        table, _, setting = key.rpartition(".")
+        tables.setdefault(table, {})[setting] = value_of(value)
     try:
-        return msgspec.structs.replace(present, **{section: msgspec.convert(data, type(config))})
-    except ValueError as error:
-        said = " ".join(f"--set {section}.{key}={value}" for key, value in values.items())
-        raise ChangeError(f"{said}: {error}") from None
+        choice = PolicyChoice(present.policy.name, tables).check()
+    except SettingsError as error:
+        said = " ".join(f"--set policy.{key}={value}" for key, value in values.items())
+        raise ChangeError(f"{said}: {error.reason}") from None
+    return msgspec.structs.replace(present, policy=choice)
 
 
 def _known_broker(present: Present, name: str) -> BrokerPresent:

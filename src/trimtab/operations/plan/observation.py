@@ -20,7 +20,7 @@ from trimtab.protocol.records import (
     RelocationRecord,
     SessionRecord,
 )
-from trimtab.simulation.scenarios.run import Summary
+from trimtab.simulation.scenarios.run import MessagesSummary
 from trimtab.simulation.world.delays import Delays
 
 READ_EVERY_S: Final = 5.0
@@ -167,7 +167,7 @@ class PlanWatch:
                 self._on_progress(min(max(time_s, 0.0) / self._duration_s, 1.0))
         self._loads.setdefault(time_s, {})[record.broker] = record
 
-    def outcome(self, policy: str, summary: Summary) -> Outcome:
+    def outcome(self, policy: str, summary: MessagesSummary) -> Outcome:
         """What it came to."""
         readings = [(time_s, loads) for time_s, loads in sorted(self._loads.items()) if time_s >= 0]
         moved = Counter(each.client for each in self._moves if each.outcome == "moved")

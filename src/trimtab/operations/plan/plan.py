@@ -18,9 +18,10 @@ from trimtab.operations.plan.observation import READ_EVERY_S, Indices, Outcome, 
 from trimtab.operations.plan.present import Present, decode_present, encode_present
 from trimtab.operations.plan.risks import risks_of
 from trimtab.operations.plan.spread import Spread, spread_of
+from trimtab.policies.padres.config import PadresConfig
 from trimtab.protocol.records import Recorder
 from trimtab.simulation.scenarios.continuation import FILL_WITHIN_S, Continuation, begin_after_s, filled_after_s
-from trimtab.simulation.scenarios.scenario import BrokerPart, LinkPart, NetworkPart, Scenario
+from trimtab.simulation.scenarios.messages import BrokerPart, LinkPart, NetworkPart, Scenario
 
 PLAN_FILE: Final = "plan.json"
 SNAPSHOT_FILE: Final = "snapshot.json"
@@ -80,9 +81,9 @@ def make_plan(
 
     Raises `ChangeError`, or `PlanError` if that cannot be done.
     """
-    wanted = policy or present.policy
+    wanted, running = policy or present.policy.name, present.policy.name
     altered, words = changed(present, changes)
-    for each in dict.fromkeys((wanted, present.policy)):
+    for each in dict.fromkeys((wanted, running)):
         if each == "coordinated":
             raise PlanError("a coordinated network cannot be continued: what its coordinator knows is not told")
     if not any(client.publishes for client in altered.clients):
@@ -95,8 +96,8 @@ def make_plan(
 
     unfilled: dict[str, None] = {}
     as_it_is = None
-    if wanted != present.policy or altered != present:
-        as_it_is = continued(present, present.policy, minutes, seed, on_progress=told("as it is"), unfilled=unfilled)
+    if wanted != running or altered != present:
+        as_it_is = continued(present, running, minutes, seed, on_progress=told("as it is"), unfilled=unfilled)
     outcomes: list[Outcome] = []
     for number in range(runs_count):
         which = "as planned" if runs_count == 1 else f"as planned, {number + 1} of {runs_count}"
@@ -117,7 +118,7 @@ def make_plan(
         taken_s=present.taken_s,
         sampled_s=present.sampled_s,
         seed=seed,
-        policy_now=present.policy,
+        policy_now=running,
         policy=wanted,
         changes=tuple(words),
         clients_count=len(present.clients),
@@ -163,7 +164,7 @@ def continued(
     watch = PlanWatch(
         begin_s,
         60 * minutes,
-        padres=present.padres,
+        padres=present.policy.config(PadresConfig),
         edges=present.edges,
         on_progress=on_progress,
         recorder=recorder,
@@ -179,10 +180,7 @@ def scenario_of(present: Present, policy: str, duration_s: float, seed: int) -> 
         duration_s=duration_s,
         seed=seed,
         record_every_s=READ_EVERY_S,
-        policy=policy,
-        padres=present.padres,
-        relocation=present.relocation,
-        delay=present.delay,
+        policy=present.policy.named(policy),
         protection=present.protection or "off",
         network=NetworkPart(
             covering=options.covering,

@@ -17,9 +17,7 @@ from trimtab.broker.flow.rate_limits import RateLimitConfig
 from trimtab.language import Publication
 from trimtab.network.admin.status import ask_snapshot, ask_status
 from trimtab.network.network_file import MATCHING_S_MHZ_PER_SUBSCRIPTION, BrokerEntry, NetworkOptions, NetworkPlan
-from trimtab.policies.delay.config import DelayConfig
-from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.codec import decode_filter, encode_filter
 from trimtab.protocol.frames import BrokerStatus
 from trimtab.protocol.snapshots import Snapshot
@@ -65,12 +63,9 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     taken_s: float
     """Seconds since 1970."""
     sampled_s: float
-    policy: str
-    """The policy that the brokers run."""
+    policy: PolicyChoice
+    """The policy that the brokers run, with the settings of the network file."""
     options: NetworkOptions
-    padres: PadresConfig
-    relocation: RelocationConfig
-    delay: DelayConfig
     protection: RateLimitConfig | None
     brokers: tuple[BrokerPresent, ...]
     links: tuple[tuple[str, str], ...]
@@ -115,11 +110,11 @@ async def take_present(plan: NetworkPlan, sample_s: float, gone: Sequence[str] =
 
     async def ask(entry: BrokerEntry) -> tuple[BrokerStatus, Snapshot] | str:
         try:
-            snapshot = await ask_snapshot(entry.listen, sample_s)
-            return await ask_status(entry.listen), snapshot
+            snapshot = await ask_snapshot(entry.address, sample_s)
+            return await ask_status(entry.address), snapshot
         except (OSError, TimeoutError) as error:
             reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            return f"{entry.name} at {entry.listen}: {reason}"
+            return f"{entry.name} at {entry.address}: {reason}"
 
     answers = await asyncio.gather(*(ask(entry) for entry in plan.brokers))
     named = dict(zip([entry.name for entry in plan.brokers], answers, strict=True))
@@ -152,11 +147,8 @@ def present_of(
     return Present(
         taken_s=taken_s,
         sampled_s=sample_s,
-        policy=next(iter(policies), plan.options.policy),
+        policy=plan.policy.named(next(iter(policies), plan.policy.name)),
         options=plan.options,
-        padres=plan.padres,
-        relocation=plan.relocation,
-        delay=plan.delay,
         protection=plan.protection,
         brokers=tuple(brokers),
         links=tuple(links),

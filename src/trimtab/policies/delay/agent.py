@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
+from trimtab.policies.api import AgentPlace
 from trimtab.policies.delay.config import DelayConfig
 from trimtab.policies.delay.edge import DelayEdge
 from trimtab.policies.delay.head import DelayHead
@@ -30,3 +31,8 @@ def delay_agent(config: DelayConfig, rng: Random) -> PadresAgent:
         head=lambda host, _, __, ___, now_s: DelayHead(host, config, now_s),
         announced=(ANNOUNCED,),
     )
+
+
+def agent_of(config: DelayConfig, place: AgentPlace) -> PadresAgent:
+    """The same, at a place."""
+    return delay_agent(config, place.rng("delay"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -11,6 +11,9 @@ Placement: TypeAlias = Literal["nearest", "random", "round-robin", "least-loaded
 
 Balancing: TypeAlias = Literal["none", "ldm", "sdm", "gsh", "multistage", "groups"]
 """How subscribers are moved later."""
+
+COORDINATOR_NAME: Final = "coordinator"
+"""The broker of a coordinated network that leads the others."""
 
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
 BALANCINGS: tuple[str, ...] = get_args(Balancing)
@@ -73,8 +76,11 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """
 
     placement: Placement = "nearest"
+    """Where a new subscriber goes."""
     policy: Balancing = "multistage"
+    """How subscribers are moved later."""
     balancing: MultistageConfig = MultistageConfig()
+    """When the load counts as uneven; the keys of `[policy.multistage]`."""
 
     round_every_s: float = 60.0
     """How often the load is looked at; a round that finds moves of the last one under way waits for them."""

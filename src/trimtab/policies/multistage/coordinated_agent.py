@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from random import Random
 from typing import Final, TypeAlias
 
 from trimtab.language import Filter, Value
 from trimtab.policies.api import (
+    Agent,
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     AgentReport,
     Announce,
     ClientLeft,
@@ -28,6 +31,7 @@ from trimtab.policies.api import (
     Tell,
     Woken,
 )
+from trimtab.policies.multistage.config import COORDINATOR_NAME, CoordinatorConfig
 from trimtab.policies.multistage.coordinator import ClientTold, Site
 from trimtab.policies.multistage.messages import (
     COORDINATED,
@@ -276,3 +280,12 @@ def _parts(clients: list[ClientTold], rates: dict[str, float]) -> list[tuple[lis
         make_room(2)
         parts[-1][1][name] = rate
     return parts
+
+
+def agent_of(config: CoordinatorConfig, place: AgentPlace) -> Agent:
+    """The agent of one broker: the coordinator itself, where a broker has its name."""
+    if place.broker != COORDINATOR_NAME:
+        return CoordinatedAgent(place.site)
+    from trimtab.policies.multistage.coordinator_agent import CoordinatorAgent  # needs numpy
+
+    return CoordinatorAgent(config, Random(f"coordinator {place.seed}"), f"coordinator-{place.seed}")

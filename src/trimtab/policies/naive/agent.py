@@ -17,6 +17,7 @@ from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     ClientLeft,
     ClientStayed,
     ClientSubscribed,
@@ -29,6 +30,7 @@ from trimtab.policies.api import (
     Woken,
 )
 from trimtab.policies.naive.selection import NaivePlan, plan_naively
+from trimtab.policies.padres.agent import PadresAgent
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import NoAction, Status
@@ -222,3 +224,8 @@ class NaiveHead(WithoutSamples):
     def _send_on(self, clients: Sequence[str]) -> list[AgentAction]:
         edges = list(self._edges)
         return [MoveClient(each, self._rng.choice(edges), f"{self._host.name}/redirect") for each in clients if edges]
+
+
+def agent_of(config: PadresConfig, place: AgentPlace) -> PadresAgent:
+    """The agent of one broker."""
+    return PadresAgent(config, place.rng("naive"), name="naive", edge=NaiveEdge, head=NaiveHead)

@@ -16,6 +16,7 @@ from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     AgentReport,
     Announce,
     ClientAdvertised,
@@ -190,3 +191,8 @@ class PadresAgent:
                 cause = f"{self._host.name}/publisher/{self._redirects_count}"
                 actions.append(MoveClient(client, self._role[1], cause))
         return actions
+
+
+def agent_of(config: PadresConfig, place: AgentPlace) -> PadresAgent:
+    """The agent of one broker."""
+    return PadresAgent(config, place.rng("padres"))

@@ -76,11 +76,13 @@ class PadresConfig(msgspec.Struct, frozen=True, kw_only=True):
     """... within so long (section 3.3.2.1, where it is fixed)."""
 
     local_detection_min_interval_s: float = 20.0
+    """An edge-broker looks at its load after a random time, at least this (Table 5.2)."""
     local_detection_max_interval_s: float = 40.0
     """An edge-broker looks at its load after a random time between these, so that brokers do not ask each other in
     step (Table 5.2)."""
 
     global_detection_min_interval_s: float = 50.0
+    """A cluster-head looks at its cluster after a random time, at least this (Table 5.2)."""
     global_detection_max_interval_s: float = 70.0
     """The same for a cluster-head (Table 5.2)."""
 

@@ -73,8 +73,8 @@ class FastEdge(WithoutSamples):
         self.cluster = cluster
         self._host = host
         self._config = config
-        self._telling = LoadReporter(host, cluster, config, REFRESH_PERIOD_S, now_s)
         self._slope = SlopeMeter(host.meter_window_s(), host.capacity().matching_s_per_subscription)
+        self._telling = LoadReporter(host, cluster, config, REFRESH_PERIOD_S, now_s, self._slope)
         self._every_s = min(max(host.meter_window_s() / READINGS_PER_WINDOW_COUNT, READ_MIN_S), READ_MAX_S)
         self._next_read_s = now_s + rng.uniform(0.0, self._every_s)
         self._held_by: tuple[str, str] | None = None

@@ -28,6 +28,7 @@ from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     ClientSubscribed,
     Heard,
     Listen,
@@ -37,6 +38,7 @@ from trimtab.policies.api import (
     Unlisten,
     Woken,
 )
+from trimtab.policies.padres.agent import PadresAgent
 from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.padres.decisions import LoadIndex as Index
 from trimtab.policies.padres.decisions import NoAction, Status
@@ -62,7 +64,7 @@ from trimtab.policies.padres.snapshot import (
     still_believed,
     with_broker,
 )
-from trimtab.policies.padres_fast.edge import REFRESH_PERIOD_S
+from trimtab.policies.padres_fast.edge import REFRESH_PERIOD_S, FastEdge
 from trimtab.policies.padres_fast.joint_plan import ClusterPlan, Member, plan_cluster
 from trimtab.policies.padres_fast.publication_window import PublicationWindow, settled_resources
 from trimtab.policies.padres_fast.session_records import FastSession, records_of
@@ -118,7 +120,7 @@ class FastHead:
         self._host = host
         self._config = config
         self._rng = rng
-        self._window = PublicationWindow(now_s)
+        self._window = PublicationWindow(now_s, recent_s=host.meter_window_s())
         self._phase = _Phase.IDLE
         self._session = ""
         self._life = life_of(now_s)
@@ -133,6 +135,8 @@ class FastHead:
         self._moved_before: dict[str, None] = {}
         self._index = Index.INPUT
         self._hits_count = 0
+        self._is_unsure = False
+        """Whether the last plan left out clients of whom this head had not seen enough."""
         self._every_s = detection_interval_s(host.meter_window_s())
         self._wait_s = self._every_s
         self._not_before_s = now_s
@@ -264,7 +268,8 @@ class FastHead:
         members = self._members(now_s)
         plan = plan_cluster(members, self._config)
         if isinstance(plan, NoAction):
-            self._wait_s = min(2 * self._wait_s, WAIT_MAX_FACTOR * self._every_s)
+            factor = 1 if self._is_unsure else 2
+            self._wait_s = min(factor * self._wait_s, WAIT_MAX_FACTOR * self._every_s)
             return self._end(now_s)
         self._wait_s = self._every_s
         orders: dict[str, list[tuple[str, str]]] = {}
@@ -295,13 +300,15 @@ class FastHead:
         known = [resources for resources in measured.values() if resources.matching_delay_s > 0]
         slowest = max(known, key=_slope_s, default=None)
         members: list[Member] = []
+        self._is_unsure = False
         for name, resources in measured.items():
             sample = samples[name]
             room_count = None
             if resources.matching_delay_s <= 0 and resources.matching_delay_slope_s is None and slowest is not None:
                 resources, room_count = with_matching_delay_like(resources, slowest), PROBE_CLIENTS_COUNT
             settled = settled_resources(resources, sample)
-            if settled is None:  # its clients receive what does not come this way
+            if settled is None:  # its clients receive what does not come this way, or rates have just changed
+                self._is_unsure = self._is_unsure or bool(sample.clients)
                 received = 0
                 for client in sample.clients:
                     received |= client.bits
@@ -376,3 +383,8 @@ def largest_difference(cluster: str, loads: Sequence[BrokerLoad], config: Padres
                 if difference / limit > found + 1e-12:
                     found, index, owner = difference / limit, action, ours.cluster
     return (found, index) if owner == cluster else (0.0, index)
+
+
+def agent_of(config: PadresConfig, place: AgentPlace) -> PadresAgent:
+    """The agent of one broker."""
+    return PadresAgent(config, place.rng("padres-fast"), name="padres-fast", edge=FastEdge, head=FastHead)

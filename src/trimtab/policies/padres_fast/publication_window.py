@@ -8,8 +8,9 @@ settled. This takes the place of section 4.1.1 of A. Cheung's thesis (2006); bit
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,10 @@ WINDOW_S: Final = 60.0
 
 WINDOW_MAX_COUNT: Final = 2_000
 """And how many at most: enough for estimates within some percent, and it bounds the time that a plan takes."""
+
+CHANGED_RATIO: Final = 0.15
+CHANCE_DEVIATIONS_COUNT: Final = 3
+"""The rate has changed if it differs by more than this share, and by more standard deviations than chance explains."""
 
 SEEN_RATIO: Final = 0.9
 """If the head has seen so much of what a broker receives, the broker's load is computed from what the head saw."""
@@ -44,9 +49,13 @@ class PublicationWindow:
     ('111', 0.3)
     """
 
-    def __init__(self, now_s: float, window_s: float = WINDOW_S, max_count: int = WINDOW_MAX_COUNT) -> None:
+    def __init__(
+        self, now_s: float, window_s: float = WINDOW_S, max_count: int = WINDOW_MAX_COUNT, recent_s: float = WINDOW_S
+    ) -> None:
+        """An empty window; where the rate of the last `recent_s` is another one, only that time counts."""
         self._begin_s = now_s
         self._window_s = window_s
+        self._recent_s = min(recent_s, window_s)
         self._seen: deque[tuple[float, PublicationId, Mapping[str, Value]]] = deque(maxlen=max_count)
 
     def saw(self, publication: PublicationId, values: Mapping[str, Value], now_s: float) -> None:
@@ -61,8 +70,15 @@ class PublicationWindow:
         while self._seen and self._seen[0][0] < oldest_s:
             self._seen.popleft()
         duration_s = now_s - max(oldest_s, self._begin_s)
-        bits_by_filter = self._bits(served)
-        publications = tuple(publication for _, publication, _ in self._seen)
+        if len(self._seen) > 1:  # not the time before anything was published
+            first_s = self._seen[0][0]
+            duration_s = min(duration_s, (now_s - first_s) * len(self._seen) / (len(self._seen) - 1))
+        seen = list(self._seen)
+        if self._has_changed(duration_s, now_s):
+            duration_s = self._recent_s
+            seen = [each for each in seen if each[0] >= now_s - duration_s]
+        bits_by_filter = self._bits(served, seen)
+        publications = tuple(publication for _, publication, _ in seen)
         sizes_bytes = (size_bytes,) * len(publications)
         rate_per_s = len(publications) / duration_s if duration_s > 0 else 0.0
         return {
@@ -79,14 +95,27 @@ class PublicationWindow:
             for broker, clients in served.items()
         }
 
-    def _bits(self, served: Mapping[str, Served]) -> dict[Filter, Bits]:
+    def _has_changed(self, duration_s: float, now_s: float) -> bool:
+        """Whether the rate of late differs from the mean by more than chance explains: publishers began, stopped, or
+        changed their rates, and what brokers measure has followed already."""
+        if duration_s <= self._recent_s:
+            return False
+        recent_count = sum(at_s >= now_s - self._recent_s for at_s, _, _ in self._seen)
+        expected_count = len(self._seen) * self._recent_s / duration_s
+        chance_count = CHANCE_DEVIATIONS_COUNT * math.sqrt(max(expected_count, recent_count))
+        change_count = abs(recent_count - expected_count)
+        return change_count > chance_count and change_count > CHANGED_RATIO * expected_count
+
+    def _bits(
+        self, served: Mapping[str, Served], seen: Sequence[tuple[float, PublicationId, Mapping[str, Value]]]
+    ) -> dict[Filter, Bits]:
         filters = dict.fromkeys(each for clients in served.values() for wanted in clients.values() for each in wanted)
         bits: dict[Hashable, Bits] = {}
         matcher: Matcher = Matcher()
         for filter in filters:
             matcher.add(filter, filter)
             bits[filter] = 0
-        for number, (_, _, values) in enumerate(self._seen):
+        for number, (_, _, values) in enumerate(seen):
             bit = 1 << number
             for matched in matcher.match(values):
                 bits[matched] |= bit

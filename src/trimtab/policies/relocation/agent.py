@@ -16,6 +16,7 @@ from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     AgentReport,
     Announce,
     ClientCame,
@@ -32,7 +33,7 @@ from trimtab.policies.api import (
     WithoutSamples,
     Woken,
 )
-from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.policies.relocation.config import RelocationConfig, relocation_of
 from trimtab.policies.relocation.grape_part import GrapePart
 from trimtab.policies.relocation.messages import (
     AnyRelocation,
@@ -223,3 +224,9 @@ class RelocationAgent(WithoutSamples):
             decision="" if account is None else account.decision,
             decided_s=None if account is None else account.decided_s,
         )
+
+
+def agent_of(config: RelocationConfig, place: AgentPlace) -> RelocationAgent:
+    """The agent of one broker, with the algorithm and the aim that the policy's name asks for."""
+    config = relocation_of(place.policy, config) or config
+    return RelocationAgent(config, place.rng(config.algorithm))

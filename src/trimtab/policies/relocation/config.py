@@ -38,6 +38,7 @@ class RelocationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     algorithm: Algorithm = "grape"
+    """The algorithm; a policy's name counts more."""
 
     # Tracing
 

@@ -19,6 +19,7 @@ from trimtab.policies.api import (
     AgentAction,
     AgentEvent,
     AgentHost,
+    AgentPlace,
     AgentReport,
     Announce,
     ClientCame,
@@ -219,3 +220,8 @@ class SubscriberAgent:
         link = group.links.get(neighbour)
         extra_per_s = 0.0 if link is None else link.extra_count / over_s
         return room.with_more(extra_per_s, group.wanted_count * len(group.clients) / over_s)
+
+
+def agent_of(config: RelocationConfig, place: AgentPlace) -> SubscriberAgent:
+    """The agent of one broker."""
+    return SubscriberAgent(config, place.rng("grape-subscribers"))

@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from trimtab.policies.api import AgentPlace
 from trimtab.policies.naive.agent import NaiveHead
 from trimtab.policies.padres.agent import PadresAgent
 from trimtab.policies.padres.config import PadresConfig
@@ -33,3 +34,8 @@ def rival_agent(policy: str, config: PadresConfig, rng: Random) -> PadresAgent:
     """
     edge = partial(RivalEdge, way=RIVALS[policy]())
     return PadresAgent(config, rng, name=policy, edge=edge, head=NaiveHead)
+
+
+def agent_of(config: PadresConfig, place: AgentPlace) -> PadresAgent:
+    """The same, at a place."""
+    return rival_agent(place.policy, config, place.rng(place.policy))

@@ -5,52 +5,63 @@
     brokers_count = 10
     subscribers_count = 10_000
     placement = "nearest"
-    policy = "gsh"
 
-`kind` tells them from scenarios with messages (`trimtab.simulation.scenarios.scenario`).
+    [policy]
+    name = "gsh"
+
+`kind` tells them from others (`trimtab.simulation.scenarios.kinds`).
 """
 
 from __future__ import annotations
 
-import itertools
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
 from trimtab.policies.multistage.config import (
     BALANCINGS,
-    PLACEMENTS,
     Balancing,
     CoordinatorConfig,
     MultistageConfig,
     Placement,
 )
-from trimtab.simulation.scenarios.bundled import shipped_texts, text_of_kind
-from trimtab.simulation.scenarios.scenario import ScenarioError, replace_value, value_of
+from trimtab.policies.registry import PolicyChoice, policy_section
+from trimtab.policies.settings import SettingsError, read_settings
+from trimtab.simulation.scenarios.documents import Document, check_ranges
 from trimtab.simulation.workloads.city import WalkConfig
 
-KIND: Final = "coordination"
+_TABLE: Final = "multistage"
+"""The table of `[policy]` with the coordinator's thresholds, whichever of its ways it goes."""
 
 
 class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole scenario file."""
 
     kind: Literal["coordination"] = "coordination"
+    """The kind of scenario; see `trimtab sim list --json`."""
+    paper: str = ""
+    """Whose experiment it is, for `trimtab sim list`."""
     name: str = ""
+    """What it is called in summaries; the name of the file where it is missing."""
     description: str = ""
+    """What it shows, in one sentence."""
     duration_s: float = 1800.0
+    """How long it takes in virtual time."""
     seed: int = 1
+    """Seed of all random choices; `--seed` counts more."""
     workload: Literal["scale", "emergency"] = "scale"
     """Which channels there are and who wants what (`trimtab.simulation.workloads.channels`)."""
 
     brokers_count: int = 10
+    """Brokers, which stand about the city."""
     subscribers_count: int = 10_000
+    """People who walk about."""
     city_side_m: float = 10_000.0
+    """The city is a square with sides of this length."""
     districts_count: int = 8
+    """Dense parts of the city."""
     walk: WalkConfig = WalkConfig()
+    """How people walk."""
     join_s: tuple[float, float] = (0.0, 300.0)
     """When subscribers connect for the first time, uniformly."""
 
@@ -58,6 +69,7 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """How long a subscriber stays connected on average; then it is away and comes again, placed anew."""
 
     away_mean_s: float = 60.0
+    """How long one that has left stays away on average."""
     rate_deviation: float = 0.3
     """How far the logarithm of a rate wanders from its mean (standard deviation)."""
 
@@ -68,15 +80,22 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """How long a client's move takes, uniformly."""
 
     record_every_s: float = 10.0
+    """Virtual time between two readings of the load."""
     placement: Placement = "nearest"
-    policy: Balancing = "multistage"
-    balancing: MultistageConfig = MultistageConfig()
+    """Where a subscriber is told to connect."""
+    policy: PolicyChoice = PolicyChoice("multistage")
+    """What the coordinator does: none, ldm, sdm, gsh, multistage or groups; `[policy.multistage]` sets them all."""
+
     round_every_s: float = 60.0
+    """How often the coordinator looks at the load."""
     report_every_s: float = 10.0
+    """How often brokers tell what has changed."""
     moves_at_once_count: int = 500
+    """Moves under way at the same time."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        check_ranges(
+            self,
             ("duration_s", 1.0, 1e7),
             ("brokers_count", 1, 1_000),
             ("subscribers_count", 1, 1_000_000),
@@ -87,10 +106,7 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             ("rate_deviation", 0.0, 10.0),
             ("rate_memory_s", 1.0, 1e9),
             ("record_every_s", 0.1, 1e6),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        )
         if self.record_every_s > self.duration_s:
             raise ValueError(f"record_every_s {self.record_every_s} is longer than the run")
         for name in ("join_s", "move_s"):
@@ -103,8 +119,8 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         """The settings of the coordination server."""
         return CoordinatorConfig(
             placement=self.placement,
-            policy=self.policy,
-            balancing=self.balancing,
+            policy=msgspec.convert(self.policy.name, Balancing),
+            balancing=msgspec.convert(self.policy.settings.get(_TABLE, {}), MultistageConfig),
             round_every_s=self.round_every_s,
             report_every_s=self.report_every_s,
             broker_lifetime_s=3.5 * self.report_every_s,
@@ -112,47 +128,18 @@ class CoordinationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         )
 
 
-def shipped_coordination_scenarios() -> dict[str, str]:
-    """Those that come with the package: their text by name.
-
-    >>> list(shipped_coordination_scenarios())
-    ['bad-emergency-load', 'bad-scale']
-    """
-    return shipped_texts("trimtab.simulation.coordination", "scenarios")
+def read_coordination(document: Document, data: dict[str, Any]) -> CoordinationScenario:
+    """The scenario in a document's tables."""
+    return document.read(data, CoordinationScenario, _read_policy)
 
 
-def find_coordination_text(name_or_file: str) -> str | None:
-    """The text of a scenario of this kind, shipped or a file; None if it is another kind, or nothing."""
-    return text_of_kind(name_or_file, shipped_coordination_scenarios(), KIND)
-
-
-def parse_coordination(text: str, source: str, overrides: Mapping[str, str] | None = None) -> CoordinationScenario:
-    """Read a scenario's text; overrides replace values by key.
-
-    >>> parse_coordination('kind = "coordination"', "my.toml", {"policy": "gssh"})
-    Traceback (most recent call last):
-    ...
-    trimtab.simulation.scenarios.scenario.ScenarioError: my.toml: policy: gssh is none of none, ldm, sdm, gsh,
-    multistage, groups
-    """
-    data: dict[str, Any] = tomllib.loads(text)
-    data.setdefault("name", Path(source).stem)
-    for key, value in (overrides or {}).items():
-        replace_value(data, key, value_of(value))
-    for key, known in (("policy", BALANCINGS), ("placement", PLACEMENTS)):
-        if key in data and data[key] not in known:
-            raise ScenarioError(f"{source}: {key}: {data[key]} is none of {', '.join(known)}")
-    try:
-        return msgspec.convert(data, CoordinationScenario)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise ScenarioError(f"{source}: {str(error).replace(' - at `$.', ' - at `')}") from None
-
-
-def grid_of(overrides: Mapping[str, str]) -> list[dict[str, str]]:
-    """Every combination of overrides, where a value may be a list with commas.
-
-    >>> grid_of({"policy": "ldm,gsh", "seed": "3"})
-    [{'policy': 'ldm', 'seed': '3'}, {'policy': 'gsh', 'seed': '3'}]
-    """
-    values = [[each.strip() for each in text.split(",")] for text in overrides.values()]
-    return [dict(zip(overrides, chosen, strict=True)) for chosen in itertools.product(*values)]
+def _read_policy(section: object) -> PolicyChoice:
+    """What the coordinator does, from the section `[policy]`."""
+    choice = policy_section(section)
+    if choice.name not in BALANCINGS:
+        raise SettingsError("policy", f"{choice.name} is none of {', '.join(BALANCINGS)}")
+    for table, values in choice.settings.items():
+        if table != _TABLE:
+            raise SettingsError(f"policy.{table}", f"a coordinator has no table {table}; expected {_TABLE}")
+        read_settings(values, MultistageConfig, f"policy.{table}")
+    return choice

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -37,6 +37,7 @@ from trimtab.policies.multistage.instance import Floats, Instance, Names, Places
 from trimtab.policies.multistage.load import broker_loads, cov, incoming_loads
 from trimtab.policies.multistage.lower_bound import LowerBound, lower_bound
 from trimtab.simulation.coordination.scenario import CoordinationScenario
+from trimtab.simulation.scenarios.summary import Summary
 from trimtab.simulation.workloads.channels import Wish, emergency_wishes, scale_channels, scale_wishes
 from trimtab.simulation.workloads.city import Point, Walker, broker_sites, make_city
 
@@ -61,15 +62,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Made so far."""
 
 
-class CoordinationSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run showed; loads in bytes/s, means over the last five minutes."""
+class CoordinationDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What a city showed of its own; loads in bytes/s, means over the last five minutes."""
 
-    scenario: str
-    seed: int
     placement: str
-    policy: str
-    simulated_s: float
-    brokers_count: int
     connected_count: int
     front_end_count: int
     back_end_count: int
@@ -77,7 +73,6 @@ class CoordinationSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     max_load: float
     cov: float
-    moves: int
     moves_refused: int
     """Ordered, but the client was gone."""
 
@@ -90,7 +85,9 @@ class CoordinationSummary(msgspec.Struct, frozen=True, kw_only=True):
     linear_program_bound: float
     rounds_count: int
     series: list[Reading]
-    trace_hash: str
+
+
+CoordinationSummary: TypeAlias = Summary[CoordinationDetails]
 
 
 class _Subscriber:
@@ -108,7 +105,7 @@ class _Subscriber:
 class CoordinationWorld:
     """A scenario that can be run once."""
 
-    def __init__(self, scenario: CoordinationScenario, seed: int | None = None) -> None:
+    def __init__(self, scenario: CoordinationScenario, seed: int | None = None, recorder: object = None) -> None:
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.now_s = 0.0
@@ -299,19 +296,13 @@ class CoordinationWorld:
         instance, _ = self._truth()
         last_round = self.coordinator.last_round
         last = [each for each in self._series if each.time_s > self.now_s - MEASURED_S] or self._series[-1:]
-        return CoordinationSummary(
-            scenario=self.scenario.name,
-            seed=self.seed,
+        details = CoordinationDetails(
             placement=self.scenario.placement,
-            policy=self.scenario.policy,
-            simulated_s=self.now_s,
-            brokers_count=len(self._sites),
             connected_count=instance.subscribers_count,
             front_end_count=instance.front_end_count,
             back_end_count=int(np.count_nonzero(instance.subscribers_by_subscription_count)),
             max_load=fmean(max(each.loads) for each in last),
             cov=fmean(each.cov for each in last),
-            moves=self.moves_count,
             moves_refused=self.refused_count,
             total_load=fmean(sum(each.loads) for each in last),
             incoming_load=fmean(each.incoming_load for each in last),
@@ -320,5 +311,16 @@ class CoordinationWorld:
             linear_program_bound=fmean(each.lower_bounds.linear_program for each in last),
             rounds_count=0 if last_round is None else last_round.number,
             series=self._series,
+        )
+        return Summary(
+            scenario=self.scenario.name,
+            kind=self.scenario.kind,
+            seed=self.seed,
+            policy=self.scenario.policy.name,
+            simulated_s=self.now_s,
+            brokers=len(self._sites),
+            clients=instance.subscribers_count,
+            moves=self.moves_count,
             trace_hash=self._trace.hexdigest(),
+            details=details,
         )

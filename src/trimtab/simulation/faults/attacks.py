@@ -36,10 +36,12 @@ class AttackPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """`[attack]`: who misbehaves, how, and when."""
 
     kind: AttackKind
+    """What is done."""
     broker: str
     """Where the attacker connects."""
 
     begin_s: float
+    """When it begins."""
     topics: list[int]
     """What it subscribes to; it publishes for the first of them."""
 

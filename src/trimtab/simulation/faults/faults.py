@@ -17,7 +17,9 @@ class FrameFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The two ends of the link; all links if not given."""
 
     at_s: float = 0.0
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
     probability: float
     """The share of frames that it happens to."""
 
@@ -39,6 +41,7 @@ class Delay(FrameFault, frozen=True, tag="delay"):
     """Frames take longer, and those behind them wait."""
 
     delay_s: float
+    """Frames take so much longer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,6 +52,7 @@ class Reorder(FrameFault, frozen=True, tag="reorder"):
     """Frames take longer by a random time, so that frames of different senders arrive in another order."""
 
     spread_s: float
+    """Frames take up to so much longer, each its own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,9 +63,13 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """A connection breaks and comes back; what is under way is lost, and each end may notice late."""
 
     between: tuple[str, str]
+    """The two ends of the link."""
     at_s: float
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
     noticed_after_s: tuple[float, float] = (0.0, 0.0)
+    """After how long each end notices."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, self.for_s)
@@ -73,8 +81,11 @@ class Partition(
     """All connections between these brokers (with their clients) and the others break and come back together."""
 
     brokers: tuple[str, ...]
+    """Those on one side."""
     at_s: float
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, self.for_s)
@@ -84,8 +95,11 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A broker does nothing for a while; what arrives waits."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, self.for_s)
@@ -95,7 +109,9 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A broker's process is killed: all that it knew is lost, and its connections break; it does not come back."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
     noticed_after_s: float = 0.0
     """The other ends of its connections notice after so long."""
 
@@ -107,7 +123,9 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A broker does nothing any more, while its connections stand."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, 0.0)
@@ -117,9 +135,13 @@ class Congest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Other work leaves a broker's processor so slow for a while."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
     cpu_mhz: float
+    """What its processor is slowed down to."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, self.for_s)
@@ -131,7 +153,9 @@ class FlipBit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A bit of what is on a broker's disk is another one from then on."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, 0.0)
@@ -143,8 +167,11 @@ class FullDisk(
     """A broker's disk has no room for a while."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, self.for_s)
@@ -156,9 +183,13 @@ class SlowDisk(
     """Each write of a broker's disk takes so long for a while."""
 
     broker: str
+    """The broker, by name."""
     at_s: float
+    """When, in the time of the scenario."""
     for_s: float
+    """For how long."""
     write_s: float
+    """How long each write takes then."""
 
     def __post_init__(self) -> None:
         _check_times(self.at_s, self.for_s)

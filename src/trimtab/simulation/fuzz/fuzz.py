@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
+from typing import Any
 
 import msgspec
 
 from trimtab.simulation.fuzz.bugs.core_bugs import Bug
 from trimtab.simulation.fuzz.plans import FuzzPlan, draw_plan
 from trimtab.simulation.fuzz.run import RunReport, run_plan
+from trimtab.simulation.scenarios.summary import Summary
 from trimtab.simulation.world.trace import Trace
 
 Draw = Callable[[int], FuzzPlan]
@@ -40,6 +42,50 @@ class FuzzReport(msgspec.Struct, frozen=True):
     failures: list[RunReport]
     trace_hash: str
     """The traces of all runs as one hash."""
+
+
+class FuzzDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What many random runs showed of their own."""
+
+    runs: int
+    dropped: int
+    """Publications that slow clients did not get, as their brokers may."""
+    disconnected: int
+    """Slow clients that were disconnected."""
+    results: int
+    """Results of channels that were delivered."""
+    faults: dict[str, int]
+    failures: list[dict[str, Any]]
+    """Runs with violations: the seed, the command that runs it again, the violations, and the file of the plan."""
+
+
+def summary_of(report: FuzzReport, failures: list[dict[str, Any]]) -> Summary[FuzzDetails]:
+    """The report in the shape of all summaries; each run draws its policy."""
+    violations = [violation for failure in report.failures for violation in failure.violations]
+    kinds = [violation.kind for violation in violations]
+    return Summary(
+        scenario="fuzz",
+        kind="fuzz",
+        seed=report.first_seed,
+        policy="drawn",
+        simulated_s=report.simulated_s,
+        publications=report.publications_count,
+        deliveries=report.deliveries_count,
+        lost=kinds.count("missing"),
+        duplicated=kinds.count("delivered twice"),
+        reordered=kinds.count("out of order"),
+        moves=report.moves_count,
+        violations=violations,
+        trace_hash=report.trace_hash,
+        details=FuzzDetails(
+            runs=report.runs_count,
+            dropped=report.dropped_count,
+            disconnected=report.disconnected_count,
+            results=report.results_count,
+            faults=report.faults_count,
+            failures=failures,
+        ),
+    )
 
 
 def run_seed(seed: int, draw: Draw = draw_plan, bug: Bug | None = None) -> RunReport:

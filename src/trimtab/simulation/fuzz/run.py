@@ -17,7 +17,7 @@ from trimtab.policies.multistage.config import CoordinatorConfig, MultistageConf
 from trimtab.policies.multistage.coordinated_agent import CoordinatedAgent
 from trimtab.policies.multistage.coordinator_agent import CoordinatorAgent
 from trimtab.policies.padres.config import PadresConfig
-from trimtab.policies.registry import agents_of
+from trimtab.policies.registry import PolicyChoice, agents_of
 from trimtab.policies.relocation.config import RelocationConfig
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import WireValue
@@ -64,7 +64,7 @@ _MOVE_WITHIN_S: Final = (0.02, 0.5, 30.0)
 """Moves that end in time, and moves that must often be undone."""
 
 
-_HASTY: Final = PadresConfig(
+_HASTY_PADRES: Final = PadresConfig(
     local_pie_period_s=0.4,
     global_pie_period_s=0.8,
     local_ratio_threshold=0.0002,
@@ -112,6 +112,8 @@ _HASTY_RELOCATION: Final = RelocationConfig(
     joint_wait_s=0.05,
     room_lifetime_s=0.3,
 )
+
+_HASTY: Final = PolicyChoice.of(padres=_HASTY_PADRES, relocation=_HASTY_RELOCATION)
 """Brokers that trace all the time, and move publishers for any gain."""
 
 
@@ -201,7 +203,7 @@ def _agents_of(plan: FuzzPlan, name: str, incarnation: int) -> list[Agent]:
     if plan.coordinator:
         return [CoordinatedAgent()]
     policy = "+".join(part for part in ("padres" if plan.is_balanced else "none", plan.relocation) if part)
-    return agents_of(policy, name, plan.seed, _HASTY, relocation=_HASTY_RELOCATION)
+    return agents_of(_HASTY.named(policy), name, plan.seed)
 
 
 def _report(plan: FuzzPlan, world: World) -> RunReport:

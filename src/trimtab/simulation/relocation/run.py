@@ -11,7 +11,6 @@ from random import Random
 from trimtab.broker.config import BrokerConfig
 from trimtab.language import Filter, Publication
 from trimtab.policies.api import Agent
-from trimtab.policies.padres.config import PadresConfig
 from trimtab.policies.registry import agents_of
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.records import Recorder
@@ -73,9 +72,7 @@ class RelocationRun:
         capacity = SimulatedCapacity(scenario.cpu_mhz, scenario.memory_mb, scenario.bandwidth_mbps)
         for name in broker_names(scenario):
             neighbours = tuple(second if first == name else first for first, second in links if name in {first, second})
-            self.agents[name] = agents_of(
-                scenario.policy, name, self.seed, PadresConfig(), relocation=scenario.config()
-            )
+            self.agents[name] = agents_of(scenario.choice, name, self.seed)
             config = BrokerConfig(name, neighbours=neighbours, link=self._link, subscription_covering=scenario.covering)
             self.world.add_broker(config, capacity, self.agents[name])
         for first, second in links:

@@ -3,7 +3,9 @@
     kind = "relocation"
     workload = "clustered"
     spread = 16                     # brokers that the subscribers of one publisher are at
-    policy = "grape-load100"
+
+    [policy]
+    name = "grape-load100"
 
     [grid]                          # lists of values for keys above; every combination is run
     policy = ["pop", "grape-load100"]
@@ -15,39 +17,49 @@ Chosen here: 20 publishers with 40 subscribers and one publication a second each
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
 
-from trimtab.policies.registry import check_policy
-from trimtab.policies.relocation.config import RelocationConfig, relocation_of
-from trimtab.simulation.scenarios.bundled import shipped_texts, text_of_kind
-from trimtab.simulation.scenarios.grids import parse_grid
+from trimtab.policies.registry import PolicyChoice
+from trimtab.policies.relocation.config import RelocationConfig
+from trimtab.simulation.scenarios.documents import check_ranges
 from trimtab.simulation.workloads.rated import Distribution
 
-KIND: Final = "relocation"
 BASELINE: Final = "none"
 """The policy that others are compared with."""
+
+
+THRESHOLD: Final = 100
+"""Traced publications before selection, where nothing is said."""
 
 
 class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole scenario file, without its grid."""
 
     kind: Literal["relocation"] = "relocation"
+    """The kind of scenario; see `trimtab sim list --json`."""
+    paper: str = ""
+    """Whose experiment it is, for `trimtab sim list`."""
     name: str = ""
+    """What it is called in summaries; the name of the file where it is missing."""
     description: str = ""
+    """What it shows, in one sentence."""
     seed: int = 1
+    """Seed of all random choices; `--seed` counts more."""
     workload: Distribution = "clustered"
+    """Who wants how much of a publisher, and where they are (section 5.1)."""
     spread: int = 16
     """Brokers that the subscribers of one publisher are at (X, section 5.1)."""
 
-    policy: str = "grape-load100"
-    threshold: int = 100
+    policy: PolicyChoice = PolicyChoice("grape-load100")
+    """Who moves publishers."""
+    threshold: int = THRESHOLD
     """Traced publications before selection (P_threshold and G_threshold); POP tags half as many within a window at
     most (section 5.2)."""
 
     brokers_count: int = 63
+    """Brokers of the tree (section 5.1)."""
     fan_out: int = 2
     """Brokers form a balanced tree (section 5.1)."""
 
@@ -61,10 +73,12 @@ class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Publications of each publisher (chosen): POP's default of 50 traces a minute is then most of them."""
 
     cpu_mhz: float = 100.0
+    """Of each broker, in the paper's cluster."""
     memory_mb: float = 512.0
     """1.0 in the paper's memory ratio."""
 
     bandwidth_mbps: float = 10.0
+    """Of each broker."""
     covering: bool = True
     """Whether brokers pass on only subscriptions that no other covers, as everywhere in Trimtab; the paper allows
     both and does not say which it ran."""
@@ -82,10 +96,11 @@ class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """What is measured at the end is measured for so long."""
 
     record_every_s: float = 10.0
-    relocation: RelocationConfig = RelocationConfig()
+    """Virtual time between two readings of the load."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        check_ranges(
+            self,
             ("spread", 1, self.brokers_count),
             ("threshold", 1, 10_000),
             ("brokers_count", 1, 10_000),
@@ -100,30 +115,30 @@ class RelocationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             ("join_s", 1.0, 1e6),
             ("measure_s", 1.0, 1e6),
             ("record_every_s", 0.1, 1e6),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        )
         if self.duration_s < self.publish_from_s + self.measure_s:
             raise ValueError(f"duration_s {self.duration_s} leaves no time to publish and to measure")
-        check_policy(self.policy)
 
     @property
     def publish_from_s(self) -> float:
         """When publishing begins: every subscription is in force."""
         return self.join_s + 10.0
 
-    def config(self) -> RelocationConfig:
-        """The settings of the agents."""
+    @property
+    def choice(self) -> PolicyChoice:
+        """The policy, with the settings that follow from the threshold."""
         config = msgspec.structs.replace(
-            self.relocation,
+            self.policy.config(RelocationConfig),
             pop_threshold_count=self.threshold,
             pop_window_count=max(self.threshold // 2, 1),
             grape_threshold_count=self.threshold,
         )
-        return next(
-            (found for part in self.policy.split("+") if (found := relocation_of(part, config)) is not None), config
-        )
+        return PolicyChoice(self.policy.name, {**self.policy.settings, "relocation": msgspec.to_builtins(config)})
+
+
+def without_relocation(scenario: RelocationScenario) -> RelocationScenario:
+    """The same workload with publishers that stay; how they would be traced does not matter to it."""
+    return msgspec.structs.replace(scenario, policy=PolicyChoice(BASELINE), threshold=THRESHOLD)
 
 
 def broker_names(scenario: RelocationScenario) -> list[str]:
@@ -155,31 +170,3 @@ def distance(first: str, second: str, fan_out: int) -> int:
         two = (two - 1) // fan_out
         hops += 1
     return hops
-
-
-def shipped_relocation_scenarios() -> dict[str, str]:
-    """Those that come with the package: their text by name.
-
-    >>> list(shipped_relocation_scenarios())
-    ['relocation-clustered', 'relocation-random', 'relocation-trigger', 'relocation-weights']
-    """
-    return shipped_texts("trimtab.simulation.relocation", "scenarios")
-
-
-def find_relocation_text(name_or_file: str) -> str | None:
-    """The text of a scenario of this kind, shipped or a file; None if it is another kind, or nothing."""
-    return text_of_kind(name_or_file, shipped_relocation_scenarios(), KIND)
-
-
-def parse_relocation(
-    text: str, source: str, overrides: Mapping[str, str] | None = None
-) -> tuple[list[str], list[RelocationScenario]]:
-    """Read a scenario's text: the keys that vary, and a scenario for every combination of their values.
-
-    Overrides replace values by key; one with commas varies.
-
-    >>> varied, scenarios = parse_relocation('kind = "relocation"', "my.toml", {"policy": "pop,none", "spread": "4"})
-    >>> varied, [(each.policy, each.spread) for each in scenarios]
-    (['policy'], [('pop', 4), ('none', 4)])
-    """
-    return parse_grid(text, source, RelocationScenario, overrides)

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from trimtab.policies.relocation.agent import RelocationAgent
 from trimtab.protocol.effects import Deliver
 from trimtab.protocol.records import AnyRecord, MoveRecord, RelocationRecord
-from trimtab.simulation.checkers.deliveries import Violation
 from trimtab.simulation.relocation.scenario import RelocationScenario, distance
+from trimtab.simulation.scenarios.summary import Summary, counted
 
 if TYPE_CHECKING:
     from trimtab.simulation.world.world import World
@@ -36,18 +36,12 @@ class RelocationReading(msgspec.Struct, frozen=True):
     hops: float | None
 
 
-class RelocationSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+class RelocationDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run with publishers that move showed of its own."""
 
-    scenario: str
     workload: str
-    policy: str
     spread: int
     threshold: int
-    seed: int
-    simulated_s: float
-    publications_count: int
-    deliveries_count: int
     message_rate_mean_per_s: float
     """Of a broker, at the end."""
     input_ratio_mean: float
@@ -65,7 +59,6 @@ class RelocationSummary(msgspec.Struct, frozen=True, kw_only=True):
     selections_count: int
     publisher_wait_s: dict[str, float]
     """How long moves held publications back, by the number of links between the old and the new broker, mean."""
-    moves: int
     moves_per_publisher_max: int
     last_move_s: float | None
     traced_count: int
@@ -74,16 +67,12 @@ class RelocationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What agents said to each other, by kind."""
     messages_per_trace: float | None
     """Of tracing and selection, for each tagged publication."""
-    lost: int
-    duplicated: int
-    reordered: int
-    violations: list[Violation]
-    trace_hash: str
-    cpu_s: float = 0.0
-    """What the run took, where that was measured."""
     reductions: dict[str, float] = {}
     """How much less than with policy none and the same seed, in percent; below 0 it is more."""
     series: list[RelocationReading] = []
+
+
+RelocationSummary: TypeAlias = Summary[RelocationDetails]
 
 
 REDUCED: Final = (
@@ -100,8 +89,15 @@ REDUCED: Final = (
 
 def reductions(run: RelocationSummary, baseline: RelocationSummary) -> dict[str, float]:
     """How much less than the baseline, in percent; what the baseline has none of is left out."""
-    pairs = {name: (float(getattr(run, name)), float(getattr(baseline, name))) for name in REDUCED}
+    ours, theirs = run.details, baseline.details
+    pairs = {name: (float(getattr(ours, name)), float(getattr(theirs, name))) for name in REDUCED}
     return {name: 100 * (1 - own / other) for name, (own, other) in pairs.items() if other}
+
+
+def with_reductions(run: RelocationSummary, baseline: RelocationSummary) -> RelocationSummary:
+    """A run with how much less it took than the baseline."""
+    details = msgspec.structs.replace(run.details, reductions=reductions(run, baseline))
+    return msgspec.structs.replace(run, details=details)
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -191,17 +187,10 @@ class RelocationWatch:
                 said[kind] = said.get(kind, 0) + count
         traced_count = sum(agent.traced_count for agent in agents)
         for_tracing_count = sum(count for kind, count in said.items() if not kind.startswith(("echo", "room")))
-        kinds = [violation.kind for violation in checker.violations]
-        return RelocationSummary(
-            scenario=scenario.name,
+        details = RelocationDetails(
             workload=scenario.workload,
-            policy=scenario.policy,
             spread=scenario.spread,
             threshold=scenario.threshold,
-            seed=seed,
-            simulated_s=world.now_s,
-            publications_count=checker.accepted_count,
-            deliveries_count=checker.deliveries_count,
             message_rate_mean_per_s=received / over_s / len(world.brokers) if over_s else 0.0,
             input_ratio_mean=fmean(ratio for each in end for ratio in each.input_ratios),
             output_ratio_mean=fmean(ratio for each in end for ratio in each.output_ratios),
@@ -213,18 +202,26 @@ class RelocationWatch:
             selection_time_s=fmean(each.end_s - each.begin_s for each in self._decisions) if self._decisions else None,
             selections_count=len(self._decisions),
             publisher_wait_s={str(hops): fmean(times) for hops, times in sorted(waits.items())},
-            moves=len(moved),
             moves_per_publisher_max=max(by_publisher.values(), default=0),
             last_move_s=max((move.end_s for move in moved), default=None),
             traced_count=traced_count,
             control_messages=dict(sorted(said.items())),
             messages_per_trace=for_tracing_count / traced_count if traced_count else None,
-            lost=kinds.count("missing"),
-            duplicated=kinds.count("delivered twice"),
-            reordered=kinds.count("out of order"),
+            series=[_between(*pair, len(world.brokers)) for pair in pairwise(publishing)],
+        )
+        return Summary(
+            scenario=scenario.name,
+            kind=scenario.kind,
+            seed=seed,
+            policy=scenario.policy.name,
+            simulated_s=world.now_s,
+            brokers=len(world.brokers),
+            clients=len(world.clients),
+            moves=len(moved),
             violations=checker.violations,
             trace_hash=world.trace.hexdigest(),
-            series=[_between(*pair, len(world.brokers)) for pair in pairwise(publishing)],
+            details=details,
+            **counted(checker),
         )
 
 

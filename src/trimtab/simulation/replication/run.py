@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,10 +19,11 @@ from trimtab.broker.replication.config import ReplicationConfig
 from trimtab.language import Filter
 from trimtab.protocol.effects import Assist, Deliver, Replace
 from trimtab.protocol.link import LinkConfig
-from trimtab.simulation.checkers.deliveries import Violation
+from trimtab.protocol.records import Recorder
 from trimtab.simulation.checkers.properties import ordering_degree_ratio
 from trimtab.simulation.checkers.rest import check_rest
 from trimtab.simulation.replication.scenario import ReplicationScenario
+from trimtab.simulation.scenarios.summary import Summary, counted
 from trimtab.simulation.world.capacity import SimulatedCapacity, matching_delay_s
 from trimtab.simulation.world.world import World
 
@@ -36,12 +37,11 @@ _SILENCE_S: Final = 20.0
 """A run is over when all is delivered, or when nothing has been for so long."""
 
 
-class ReplicationSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run showed."""
+class ReplicationDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run with a broker that fails showed of its own."""
 
-    scenario: str
     variant: str
-    seed: int
+    """The protocol, as the paper's table names it."""
     subscriptions_count: int
     pending_count: int
     neighbours_count: int
@@ -75,14 +75,14 @@ class ReplicationSummary(msgspec.Struct, frozen=True, kw_only=True):
     fan_out_mean: float
     """Subscriptions that a publication matches."""
 
-    violations: list[Violation]
-    cpu_s: float = 0.0
+
+ReplicationSummary: TypeAlias = Summary[ReplicationDetails]
 
 
 class ReplicationRun:
     """A world with a broker F, a neighbour with the publisher, and neighbours with subscribers."""
 
-    def __init__(self, scenario: ReplicationScenario, seed: int) -> None:
+    def __init__(self, scenario: ReplicationScenario, seed: int, recorder: Recorder | None = None) -> None:
         self._scenario = scenario
         self._seed = seed
         self._rng = Random(f"replication {seed}")
@@ -244,10 +244,8 @@ class ReplicationRun:
         allowed = {"missing", "out of order", "delivered twice"}
         span_s = max(self._times_s, default=0.0) - began_s
         delivered_count = len(self._times_s) / len(self._neighbours)
-        return ReplicationSummary(
-            scenario=scenario.name,
+        details = ReplicationDetails(
             variant=scenario.variant,
-            seed=self._seed,
             subscriptions_count=scenario.all_subscriptions_count,
             pending_count=scenario.pending_count,
             neighbours_count=scenario.neighbours_count,
@@ -263,7 +261,20 @@ class ReplicationRun:
             throughput_per_s=delivered_count / span_s if span_s > 0 else 0.0,
             unwanted_count=self._unwanted_count(values),
             fan_out_mean=(checker.deliveries_count + due_count) / len(values),
+        )
+        return Summary(
+            scenario=scenario.name,
+            kind=scenario.kind,
+            seed=self._seed,
+            policy="none",
+            simulated_s=self._world.now_s,
+            brokers=len(self._world.brokers),
+            clients=len(self._world.clients),
+            moves=self._world.moves_count,
             violations=[each for each in checker.violations if each.kind not in allowed],
+            trace_hash=self._world.trace.hexdigest(),
+            details=details,
+            **counted(checker),
         )
 
 

@@ -15,33 +15,37 @@ Chosen here: one publisher, so that the order of all publications means somethin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 from trimtab.broker.replication.config import Assisting, Protocol
-from trimtab.simulation.scenarios.bundled import shipped_texts, text_of_kind
-from trimtab.simulation.scenarios.grids import parse_grid
-
-KIND: Final = "replication"
+from trimtab.simulation.scenarios.documents import check_ranges
 
 
 class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole scenario file, without its grid."""
 
     kind: Literal["replication"] = "replication"
+    """The kind of scenario; see `trimtab sim list --json`."""
+    paper: str = ""
+    """Whose experiment it is, for `trimtab sim list`."""
     name: str = ""
+    """What it is called in summaries; the name of the file where it is missing."""
     description: str = ""
+    """What it shows, in one sentence."""
     seed: int = 1
+    """Seed of all random choices; `--seed` counts more."""
     failure: Literal["permanent", "transient"] = "permanent"
     """permanent: the broker dies and is replaced; transient: it is congested and may get an assistant."""
 
     protocol: Protocol = "synchronous"
+    """How a replica takes over."""
     assisting: Assisting = "never"
     """Of a transient failure: never leaves the congested broker alone."""
 
     subscriptions_count: int = 1_000
+    """Of all neighbours together."""
     subscriptions_per_neighbour_count: int = 0
     """If given, each neighbour has so many, however many neighbours there are."""
 
@@ -52,6 +56,7 @@ class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Neighbours with subscribers; one more has the publisher."""
 
     zipf_degree: float = 0.5
+    """How strongly values tend towards one end of their range."""
     popular: bool = True
     """Whether publications and subscriptions tend towards many matches, or towards few (figure 8b)."""
 
@@ -65,10 +70,13 @@ class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Of all brokers; without it matching takes no time. Of a transient failure 100 where nothing is said."""
 
     bandwidth_mbps: float = 10.0
+    """Of each broker."""
     latency_s: float = 0.001
+    """Of all links."""
 
     def __post_init__(self) -> None:
-        for name, least, most in (
+        check_ranges(
+            self,
             ("subscriptions_count", 1, 1_000_000),
             ("subscriptions_per_neighbour_count", 0, 1_000_000),
             ("pending_count", 1, 1_000_000),
@@ -78,10 +86,7 @@ class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             ("congestion", 0.001, 1_000.0),
             ("bandwidth_mbps", 0.001, 1e9),
             ("latency_s", 0.0, 60.0),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name} {value} is not between {least:,} and {most:,}")
+        )
         if self.cpu_mhz is not None and self.cpu_mhz <= 0:
             raise ValueError(f"cpu_mhz {self.cpu_mhz} is not positive")
         if self.failure == "permanent" and self.assisting != "never":
@@ -99,39 +104,7 @@ class ReplicationScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             return self.protocol
         return "none" if self.assisting == "never" else f"{self.protocol}-{self.assisting}"
 
-
-def shipped_replication_scenarios() -> dict[str, str]:
-    """Those that come with the package: their text by name.
-
-    >>> list(shipped_replication_scenarios())[:2]
-    ['replication-congestion', 'replication-fanout']
-    """
-    return shipped_texts("trimtab.simulation.replication", "scenarios")
-
-
-def find_replication_text(name_or_file: str) -> str | None:
-    """The text of a scenario of this kind, shipped or a file; None if it is another kind, or nothing."""
-    return text_of_kind(name_or_file, shipped_replication_scenarios(), KIND)
-
-
-def parse_replication(
-    text: str, source: str, overrides: Mapping[str, str] | None = None
-) -> tuple[list[str], list[ReplicationScenario]]:
-    """Read a scenario's text: the keys that vary, and a scenario for every combination of their values.
-
-    Overrides replace values by key; one with commas varies.
-
-    >>> varied, scenarios = parse_replication('kind = "replication"', "my.toml", {"protocol": "basic,synchronous"})
-    >>> varied, [each.protocol for each in scenarios]
-    (['protocol'], ['basic', 'synchronous'])
-    """
-    varied, all_points = parse_grid(text, source, ReplicationScenario, overrides)
-    scenarios: list[ReplicationScenario] = []
-    for each in all_points:
-        if all(each.variant != other.variant or _setting(each) != _setting(other) for other in scenarios):
-            scenarios.append(each)  # without an assistant all protocols are the same
-    return varied, scenarios
-
-
-def _setting(scenario: ReplicationScenario) -> ReplicationScenario:
-    return msgspec.structs.replace(scenario, protocol="synchronous", assisting="never")
+    @property
+    def distinct(self) -> object:
+        """What tells it from others: without an assistant all protocols are the same."""
+        return self.variant, msgspec.structs.replace(self, protocol="synchronous", assisting="never")

@@ -28,6 +28,7 @@ from trimtab.simulation.scenarios.levelness import (
     differences,
     errors,
     nearest,
+    share_above_mean,
 )
 
 if TYPE_CHECKING:
@@ -58,8 +59,11 @@ class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     change_s: float
     """When publication rates change."""
     ratio_threshold: float = 0.1
+    """Ratios within this of each other are level."""
     delay_threshold: float = 0.1
+    """Matching delays within this share of the next key are level."""
     delay_normalization_s: float = 0.1
+    """Differences of delays are told as a share of this."""
     clusters: bool = False
     """Compare the means of clusters instead of single edge-brokers: loads are level when those of neighbouring clusters
     are, since only neighbours are compared by the thesis's global thresholds (section 3.3.1.2)."""
@@ -68,7 +72,6 @@ class BalancePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class BalanceSummary(msgspec.Struct, frozen=True):
     """What was reached; None where it was not."""
 
-    policy: str
     converged_at_s: float | None
     reconverged_at_s: float | None
     output_converged_at_s: float | None
@@ -87,6 +90,9 @@ class BalanceSummary(msgspec.Struct, frozen=True):
     input_difference: DifferenceFigures | None
     """Between brokers, or between any two clusters, from the first moment at which loads were level to the change."""
     output_difference: DifferenceFigures | None
+    above_optimum: dict[str, float]
+    """By how much the largest output ratio and the largest matching delay at rest are above the least that is possible,
+    as a share of that: were clients divisible, all brokers would have the same (a lower bound by relaxation)."""
     nearest: NearestFigures | None
     """How near the loads came to being level before the change of rates, and when."""
     nearest_after: NearestFigures | None
@@ -94,7 +100,6 @@ class BalanceSummary(msgspec.Struct, frozen=True):
     subscribers_at_rest_by_broker: dict[str, int]
     sessions_by_kind: dict[str, int]
     sessions_without_moves_count: int
-    moves: int
     moves_per_subscriber_max: int
     overhead_ratio_at_rest: float | None
     overhead_ratio_peak_after_change: float | None
@@ -105,6 +110,15 @@ class BalanceSummary(msgspec.Struct, frozen=True):
     overloaded_broker_seconds: float
     never_overloaded_acceptors: bool
     acceptors_overloaded_by: list[str]
+
+
+class _Machine(msgspec.Struct, frozen=True):
+    """What the load of a broker is divided by."""
+
+    bandwidth: float
+    """Bytes per second."""
+    matching: float
+    """Subscriptions per second of matching delay; 0 if that is not known."""
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -120,11 +134,8 @@ class _Reading(msgspec.Struct, frozen=True):
 class BalanceWatch:
     """Reads the load of all edge-brokers from time to time, keeps records of sessions and moves, and sums up."""
 
-    def __init__(
-        self, part: BalancePart, policy: str, lower_overload_ratio: float, higher_overload_ratio: float
-    ) -> None:
+    def __init__(self, part: BalancePart, lower_overload_ratio: float, higher_overload_ratio: float) -> None:
         self._part = part
-        self._policy = policy
         self._lower = lower_overload_ratio
         self._higher = higher_overload_ratio
         self._readings: list[_Reading] = []
@@ -133,6 +144,7 @@ class BalanceWatch:
         self._moved_s: list[float] = []
         self._heads: dict[str, str] = {}
         self._neighbours: dict[str, list[str]] = {}
+        self._machines: dict[str, _Machine] = {}
 
     def record(self, record: AnyRecord) -> None:
         """Keep what matters here."""
@@ -157,6 +169,9 @@ class BalanceWatch:
             if len(neighbours) == 1:
                 self._heads[name] = neighbours[0]
                 loads[name] = host.load()
+                meters = host.broker.meters.config
+                cost_s = meters.matching_s_per_subscription
+                self._machines[name] = _Machine(meters.bandwidth_bytes_per_s, 1 / cost_s if cost_s else 0.0)
                 clients[name] = sum(
                     peer.role == "client" and bool(peer.subscriptions) for peer in host.broker.peers.values()
                 )
@@ -181,7 +196,6 @@ class BalanceWatch:
         overloading = self._overloading_sessions()
         settled = [each for each in self._sessions if each.begin_s > part.joined_s and each.subscribers_moved_count]
         return BalanceSummary(
-            policy=self._policy,
             converged_at_s=converged_s,
             reconverged_at_s=reconverged_s,
             output_converged_at_s=self._level_from(before, self._is_output_level),
@@ -196,6 +210,7 @@ class BalanceWatch:
             rest_after_from_s=done[0].at_s if done else None,
             input_difference=self._differences(level, lambda load: load.input_utilization_ratio),
             output_difference=self._differences(level, lambda load: load.output_utilization_ratio),
+            above_optimum=self._above_optimum(at_rest),
             nearest=self._nearest(before),
             nearest_after=self._nearest(after),
             subscribers_by_broker=self._readings[-1].clients if self._readings else {},
@@ -204,7 +219,6 @@ class BalanceWatch:
             sessions_without_moves_count=sum(
                 not each.subscribers_moved_count and not self._is_between_heads(each) for each in self._sessions
             ),
-            moves=sum(self._moves_by_client.values()),
             moves_per_subscriber_max=max(self._moves_by_client.values(), default=0),
             overhead_ratio_at_rest=_overhead(at_rest),
             overhead_ratio_peak_after_change=self._overhead_peak(after),
@@ -245,6 +259,16 @@ class BalanceWatch:
             self._gap(reading, lambda load: load.matching_delay_s)
             / (part.delay_threshold * part.delay_normalization_s),
         )
+
+    def _above_optimum(self, readings: Sequence[_Reading]) -> dict[str, float]:
+        if not readings:
+            return {}
+        outputs, delays = [], []
+        for reading in readings:
+            loads = [(reading.loads[name], self._machines[name]) for name in reading.loads if name in self._machines]
+            outputs.append(share_above_mean([(load.output_utilization_ratio, each.bandwidth) for load, each in loads]))
+            delays.append(share_above_mean([(load.matching_delay_s, each.matching) for load, each in loads]))
+        return {"output ratio": fmean(outputs), "matching delay": fmean(delays)}
 
     def _nearest(self, readings: Sequence[_Reading]) -> NearestFigures | None:
         shares = [(each.at_s, self._share_of_threshold(each)) for each in readings if each.at_s >= self._part.joined_s]

@@ -28,9 +28,11 @@ class ClustersPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """`[clusters]`: how many clusters, how they hang together, and their machines."""
 
     count: int
+    """How many clusters."""
     shape: Literal["chain", "star"] = "chain"
     """A chain of heads that begins with the first, or all others around the first."""
     head: MachinePart
+    """The machine of each head."""
     edge_brokers_count: int
     """Of each cluster."""
     edges: list[MachinePart]

@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from trimtab.language import Filter, Publication
-from trimtab.policies.registry import agents_of
+from trimtab.policies.registry import PolicyChoice, agents_of
 from trimtab.protocol.events import LoadMeasured
 from trimtab.protocol.messages import WireValue, Within
 from trimtab.protocol.records import Recorder
-from trimtab.simulation.scenarios.run import ScenarioRun, Summary
-from trimtab.simulation.scenarios.scenario import Scenario
+from trimtab.simulation.scenarios.messages import Scenario
+from trimtab.simulation.scenarios.run import MessagesSummary, ScenarioRun
 from trimtab.simulation.world.world import World
 
 JOIN_S: Final = 0.1
@@ -79,13 +79,13 @@ class Continuation:
         self._scenario = scenario
         self._publish_from_s = publish_from_s
         self._clients = clients
-        self._run = ScenarioRun(msgspec.structs.replace(scenario, policy="none"), recorder=recorder)
+        self._run = ScenarioRun(msgspec.structs.replace(scenario, policy=PolicyChoice()), recorder=recorder)
         world = self._run.world
         for client in clients:
             if client.size_bytes:
                 world.set_publication_bytes(client.name, client.size_bytes)
         world.at(JOIN_S, self._join)
-        if switch_s is not None and scenario.policy != "none":
+        if switch_s is not None and scenario.policy.name != "none":
             world.at(switch_s, self._switch_on)
 
     @property
@@ -93,7 +93,7 @@ class Continuation:
         """Where it happens."""
         return self._run.world
 
-    def run(self) -> Summary:
+    def run(self) -> MessagesSummary:
         """Let it happen, check it and sum it up."""
         return self._run.run()
 
@@ -101,15 +101,7 @@ class Continuation:
         scenario, world = self._scenario, self._run.world
         sites = {broker.name: broker.site for broker in scenario.broker}
         for name, host in world.brokers.items():
-            agents = agents_of(
-                scenario.policy,
-                name,
-                self._run.seed,
-                scenario.padres,
-                site=sites[name],
-                relocation=scenario.relocation,
-                delay=scenario.delay,
-            )
+            agents = agents_of(scenario.policy, name, self._run.seed, sites[name])
             host.change_agents(agents)
 
     def _join(self) -> None:

@@ -13,7 +13,7 @@ from trimtab.simulation.scenarios.topics import TopicPart, drawn_topics, topic_f
 from trimtab.simulation.world.world import World
 
 if TYPE_CHECKING:
-    from trimtab.simulation.scenarios.scenario import Scenario
+    from trimtab.simulation.scenarios.messages import Scenario
 
 
 class Crisis:
@@ -26,7 +26,7 @@ class Crisis:
         self._latency_s = scenario.network.latency_s
         self._until_s = scenario.duration_s
         self._rng = Random(f"trimtab crisis {seed}")
-        allocates = "delay" in scenario.policy.split("+")
+        allocates = "delay" in scenario.policy.parts
         self._join_at = self._part.allocated_broker if allocates else self._part.subscribers_broker
         places = {} if allocates else self._part.placement
         self._placement = {topic: broker for broker, topics in places.items() for topic in topics}
@@ -43,7 +43,7 @@ class Crisis:
             )
             for topic in self.topics
         ]
-        self.watch = CrisisWatch(self._part, self.topics, scenario.policy)
+        self.watch = CrisisWatch(self._part, self.topics)
 
     def plan(self) -> None:
         """Put everything into the world's calendar."""

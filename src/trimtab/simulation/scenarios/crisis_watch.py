@@ -53,7 +53,6 @@ class MovedSession(msgspec.Struct, frozen=True, kw_only=True):
 class CrisisSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a scenario with topics showed."""
 
-    policy: str
     topics: dict[str, TopicFigures]
     late_deliveries: dict[str, int]
     """By topic, those without left out."""
@@ -80,9 +79,8 @@ class CrisisSummary(msgspec.Struct, frozen=True, kw_only=True):
 class CrisisWatch:
     """Sees deliveries and moves as they happen, and queues at steady times."""
 
-    def __init__(self, part: CrisisPart, topics: list[TopicPart], policy: str) -> None:
+    def __init__(self, part: CrisisPart, topics: list[TopicPart]) -> None:
         self._part = part
-        self._policy = policy
         self._topics = {topic.id: topic for topic in topics}
         self._delays = {topic.id: Delays() for topic in topics}
         self._late_s: dict[int, list[float]] = {topic.id: [] for topic in topics}
@@ -148,7 +146,6 @@ class CrisisWatch:
         moves = self._grouped(after)
         worst = self._worst_topic()
         return CrisisSummary(
-            policy=self._policy,
             topics=figures,
             late_deliveries={name: each.late for name, each in figures.items() if each.late},
             late_total=sum(each.late for each in figures.values()),

@@ -81,3 +81,19 @@ def nearest(shares: Sequence[tuple[float, float]], for_s: float) -> NearestFigur
         if best is None or worst < best.ratio:
             best = NearestFigures(worst, begin_s)
     return best
+
+
+def share_above_mean(loads: Sequence[tuple[float, float]]) -> float:
+    """By how much the largest of some loads is above what all would have if the work were divided among them, as a
+    share of that; each load with what it is divided by.
+
+    Work is conserved when clients move, so nobody can bring the largest load below that mean.
+
+    >>> share_above_mean([(0.6, 1.0), (0.5, 9.0)]), share_above_mean([(0.5, 1.0), (0.5, 4.0)])
+    (0.17647058823529416, 0.0)
+    """
+    capacity = sum(size for _, size in loads)
+    work = sum(load * size for load, size in loads)
+    if capacity <= 0 or work <= 0:
+        return 0.0
+    return max(load for load, _ in loads) / (work / capacity) - 1

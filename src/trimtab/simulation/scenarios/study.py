@@ -1,13 +1,14 @@
 """Studies: a scenario run again and again with one parameter changed, as TOML.
 
-    base = "padres-local"                   the scenario that is varied
+    kind = "study"
+    base = "padres-local"                   the scenario that is varied: a bundled one, or a path relative to this file
     parameter = "samples taken by PRESS"    what is varied, for people
 
     [set]                                   the same for every point
     duration_s = 3000.0
 
     [grid]                                  one point for each place of the lists; several keys change together
-    "padres.press_sample_count" = [1, 10, 50]
+    "policy.padres.press_sample_count" = [1, 10, 50]
 
     [[figure]]                              what is drawn over the parameter
     number = "5.37"
@@ -19,16 +20,24 @@ Keys are those that `trimtab sim run --set` takes.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from trimtab.simulation.scenarios.bundled import shipped_texts
-from trimtab.simulation.scenarios.scenario import Scenario, ScenarioError, parse_scenario, shipped_scenarios
+from trimtab.simulation.scenarios.documents import (
+    Document,
+    ScenarioError,
+    find_document,
+    value_of,
+    with_values,
+)
+from trimtab.simulation.scenarios.messages import Scenario
+from trimtab.simulation.scenarios.scenario import read_messages
 from trimtab.simulation.scenarios.study_metrics import METRICS
+
+KIND: Final = "study"
 
 QUICK_DURATION_S: Final = 150.0
 """How long the runs of a quick look take, in virtual time."""
@@ -40,19 +49,36 @@ class FigurePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     number: str
     """That of the paper's figure."""
     title: str
+    """Over the figure."""
     metrics: list[str]
+    """What is drawn over the parameter."""
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A study file."""
 
+    kind: Literal["study"] = "study"
+    """A study."""
+    paper: str = ""
+    """Whose experiment it is, for `trimtab sim list`."""
     name: str = ""
+    """What it is called; the name of the file where it is missing."""
     description: str = ""
+    """What it shows, in one sentence."""
     base: str
+    """The scenario that is varied: a bundled one, or a file beside this one."""
+
+    folder: str = ""
+    """Where the paths in it begin; not a key of the file."""
+
     parameter: str
+    """What is varied, for people."""
     set: dict[str, Any] = {}
+    """Values of keys of the scenario, the same for every point."""
     grid: dict[str, list[Any]]
+    """Lists of values of keys; one point for each place of the lists."""
     figure: list[FigurePart] = []
+    """What is drawn."""
 
     @property
     def values(self) -> list[Any]:
@@ -60,57 +86,43 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return next(iter(self.grid.values()))
 
 
-def shipped_studies() -> dict[str, str]:
-    """The studies that come with the package: their text by name.
+def find_study(name_or_file: str, folder: Path | None = None) -> Study | None:
+    """A bundled study by name, or a file that is one; None if it is something else.
 
-    >>> "padres-press-samples" in shipped_studies()
-    True
+    >>> find_study("padres-press-samples").base, find_study("padres-local")
+    ('padres-local', None)
     """
-    return shipped_texts("trimtab.simulation", "studies")
+    document = find_document(name_or_file, folder)
+    return study_of(document) if document.kind == KIND else None
 
 
-def find_study(name_or_file: str) -> Study | None:
-    """A shipped study by name, or a file that is one (it has a `base`); None if it is something else."""
-    shipped = shipped_studies()
-    if name_or_file in shipped:
-        return parse_study(shipped[name_or_file], name_or_file)
-    if name_or_file in shipped_scenarios():
-        return None
-    try:
-        text = Path(name_or_file).read_text(encoding="utf-8")
-        is_study = "base" in tomllib.loads(text)
-    except (OSError, ValueError):  # whoever reads it as a scenario says what is wrong
-        return None
-    return parse_study(text, name_or_file) if is_study else None
+def study_of(document: Document) -> Study:
+    """The study in a document.
 
-
-def parse_study(text: str, source: str = "study") -> Study:
-    """Read a study's text.
-
-    >>> parse_study('base = "stock-small"\\nparameter = "x"\\n[grid]\\n"duration_s" = [1.0]\\n"seed" = []', "my.toml")
+    >>> from trimtab.simulation.scenarios.documents import parse_document
+    >>> text = 'kind = "study"\\nbase = "stock-small"\\nparameter = "x"\\n[grid]\\nduration_s = [1.0]\\nseed = []'
+    >>> study_of(parse_document(text, "my.toml"))
     Traceback (most recent call last):
     ...
-    trimtab.simulation.scenarios.scenario.ScenarioError: my.toml: grid: seed has 0 values where duration_s has 1
+    trimtab.simulation.scenarios.documents.ScenarioError: my.toml:6: grid.seed: 0 values where duration_s has 1
     """
-    try:
-        study = msgspec.convert(tomllib.loads(text), Study)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ScenarioError(f"{source}: {error}") from None
+    study = msgspec.structs.replace(document.read(document.data, Study), folder=str(document.folder))
     if not study.grid or not study.values:
-        raise ScenarioError(f"{source}: grid: at least one key with at least one value is needed")
+        raise document.error("grid", "at least one key with at least one value is needed")
     first = next(iter(study.grid))
     for key, values in study.grid.items():
         if len(values) != len(study.values):
-            raise ScenarioError(f"{source}: grid: {key} has {len(values)} values where {first} has {len(study.values)}")
+            raise document.error(f"grid.{key}", f"{len(values)} values where {first} has {len(study.values)}")
     for figure in study.figure:
         for metric in figure.metrics:
             if metric not in METRICS:
                 known = ", ".join(METRICS)
-                raise ScenarioError(f"{source}: figure {figure.number}: no metric {metric}; expected one of {known}")
-    if study.base not in shipped_scenarios():
-        known = ", ".join(shipped_scenarios())
-        raise ScenarioError(f"{source}: base: no scenario is called {study.base}; expected one of {known}")
-    return study if study.name else msgspec.structs.replace(study, name=Path(source).stem)
+                raise document.error("figure", f"{figure.number}: no metric {metric}; expected one of {known}")
+    try:
+        find_document(study.base, document.folder)
+    except ScenarioError as error:
+        raise document.error("base", str(error)) from None
+    return study
 
 
 def scenario_at(
@@ -120,4 +132,7 @@ def scenario_at(
     values = {**study.set, **{key: values[point] for key, values in study.grid.items()}}
     if quick:
         values["duration_s"] = QUICK_DURATION_S
-    return parse_scenario(shipped_scenarios()[study.base], f"{study.name}, point {point + 1}", overrides, values)
+    values |= {key: value_of(text) for key, text in (overrides or {}).items()}
+    base = find_document(study.base, Path(study.folder))
+    base.source = f"{study.name}, point {point + 1}"
+    return read_messages(base, with_values(base.data, values))

@@ -14,9 +14,10 @@ from typing import Annotated, Final
 
 import msgspec
 
+from trimtab.policies.padres.config import PadresConfig
 from trimtab.protocol.records import AnyRecord, LoadRecord, SessionRecord
-from trimtab.simulation.scenarios.run import Summary
-from trimtab.simulation.scenarios.scenario import Scenario
+from trimtab.simulation.scenarios.messages import Scenario
+from trimtab.simulation.scenarios.run import MessagesSummary
 from trimtab.simulation.world.world import World
 
 END_RATIO: Final = 1 / 3
@@ -42,13 +43,13 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
     delivery_delay_s: Annotated[float | None, _says("mean delivery delay at the end [s]")]
     sessions_count: Annotated[int, _says("sessions between two edge-brokers")]
     global_sessions_count: Annotated[int, _says("sessions between two cluster-heads")]
-    moves_count: Annotated[int, _says("moves of subscribers")]
+    moves: Annotated[int, _says("moves of subscribers")]
     overhead_ratio: Annotated[float | None, _says("share of messages that are no publications, at the end")]
     joining_input_ratio_max: Annotated[float | None, _says("highest input ratio where subscribers join")]
     joining_overloaded_until_s: Annotated[float | None, _says("broker where subscribers join no longer overloaded [s]")]
-    lost_count: Annotated[int, _says("publications lost")]
-    duplicated_count: Annotated[int, _says("deliveries twice")]
-    reordered_count: Annotated[int, _says("deliveries out of order")]
+    lost: Annotated[int | None, _says("publications lost")]
+    duplicated: Annotated[int | None, _says("deliveries twice")]
+    reordered: Annotated[int | None, _says("deliveries out of order")]
 
 
 def _descriptions() -> dict[str, str]:
@@ -95,9 +96,9 @@ class MetricsWatch:
         if self._delays_before is None and world.now_s >= self._end_from_s:
             self._delays_before = self._delays
 
-    def metrics(self, summary: Summary) -> RunMetrics:
+    def metrics(self, summary: MessagesSummary) -> RunMetrics:
         """What the run showed."""
-        balance = summary.balance
+        balance = summary.details.balance
         errors = balance.estimation_error if balance is not None else {}
         moving = [each.end_s for each in self._sessions if each.subscribers_moved_count]
 
@@ -117,13 +118,13 @@ class MetricsWatch:
             delivery_delay_s=self._mean_delay_s(),
             sessions_count=sum(each.initiator in self._heads for each in self._sessions),
             global_sessions_count=sum(each.initiator not in self._heads for each in self._sessions),
-            moves_count=summary.moves_count,
+            moves=summary.moves,
             overhead_ratio=self._overhead(),
             joining_input_ratio_max=self._joining_max(),
             joining_overloaded_until_s=self._joining_overloaded_until_s(),
-            lost_count=summary.lost_count,
-            duplicated_count=summary.duplicated_count,
-            reordered_count=summary.reordered_count,
+            lost=summary.lost,
+            duplicated=summary.duplicated,
+            reordered=summary.reordered,
         )
 
     def _mean_delay_s(self) -> float | None:
@@ -158,7 +159,7 @@ class MetricsWatch:
 
     def _joining_overloaded_until_s(self) -> float | None:
         """The last reading beyond the higher overload threshold, in input or output."""
-        higher = self._scenario.padres.higher_overload_ratio
+        higher = self._scenario.policy.config(PadresConfig).higher_overload_ratio
         beyond = [
             time_s
             for time_s, load in self._joining_loads()

@@ -39,16 +39,21 @@ class TopicPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """`[[topic]]`: a kind of data (a row of Table VI)."""
 
     id: int
+    """Its number, by which publications and filters name it."""
     publishers: int
+    """How many publish it."""
     subscribers: int
+    """How many want it."""
     within_s: Within = None
     """The latency requirement of all its subscribers."""
 
     message_bytes: int
+    """The size of a message."""
     rate_per_s: float = 50.0
     """Messages of each publisher."""
 
     bursts: bool = False
+    """Whether it publishes more during the burst."""
 
     @property
     def output_bytes_per_s(self) -> float:
@@ -64,7 +69,9 @@ class CrisisPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """`[crisis]`: when and where the clients of topics join, and when some topics burst (section V)."""
 
     publishers_broker: str
+    """Where all publishers join."""
     publishers_at_s: float = 0.5
+    """When they join."""
     publishers_latency_s: float = 0.001
     """The paper counts the way from a broker to its subscribers, and none from publishers."""
 
@@ -78,11 +85,14 @@ class CrisisPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Topics by the broker where their subscribers go instead, under a policy that does not allocate them."""
 
     subscribers_latency_s: float = 0.2
+    """Of the connections of subscribers."""
     join_every_s: float = 1.0
     """The subscribers of topic N join in second N."""
 
     burst_s: float = 30.0
+    """When topics that burst begin to."""
     burst_factor: float = 2.0
+    """They publish so many times as much then."""
     coarseness: int = 1
     """Messages are so many times larger and fewer than the topics say: the same load, in runs that take less time."""
 

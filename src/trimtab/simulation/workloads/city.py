@@ -96,6 +96,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """From on foot to by car, uniform for each way."""
 
     rest_s: tuple[float, float] = (0.0, 300.0)
+    """How long one rests before the next way."""
     home_ratio: float = 0.7
     """How often the next place is in the home district; otherwise anywhere people are."""
 

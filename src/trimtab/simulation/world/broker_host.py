@@ -111,6 +111,9 @@ class CheckingObserver:
         """This is not to be delivered."""
         self._checker.excused(client, [(each.publisher, each.sequence) for each in undelivered])
 
+    def came(self, client: str, old_broker: str, cause: str, now_s: float) -> None:
+        """Moves are recorded where the clients are."""
+
 
 class BrokerHost:
     """A broker and its machine."""

@@ -15,9 +15,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Literal, cast
 
-from trimtab.lab.bench.plane.nats import delays_of
 from trimtab.lab.bench.plane.systems import (
     ANSWER_WITHIN_S,
+    EqualMessages,
     LoadPublisher,
     LoadSubscriber,
     OtherServer,
@@ -25,7 +25,6 @@ from trimtab.lab.bench.plane.systems import (
     PlaneLoad,
     connect,
 )
-from trimtab.network.clock import now_s
 
 PROGRAM: Final = "mosquitto"
 INSTALL: Final = "apt-get install mosquitto"
@@ -151,17 +150,13 @@ class _Publisher(asyncio.Protocol):
         self._transport.close()
 
 
-class _Subscriber(asyncio.Protocol):
+class _Subscriber(EqualMessages):
     def __init__(self, name: str, topics: Sequence[str], payload_bytes: int, qos: int) -> None:
         self._name = name
         self._topics = topics
         self._qos = qos
-        self._transport: asyncio.Transport
-        self._buffer = b""
-        self._arrivals: list[tuple[float, bytes]] | None = None
         head = packet(0x32, _text(topics[0]) + bytes(2 * qos) + bytes(payload_bytes))
-        self._message_bytes = len(head)
-        self._time_at = len(head) - payload_bytes
+        super().__init__(len(head), len(head) - payload_bytes)
         starts = range(0, len(topics), _SUBSCRIPTIONS_AT_ONCE_COUNT)
         self._answers_bytes = _CONNACK_BYTES + sum(
             len(packet(0x90, bytes(2 + len(topics[start : start + _SUBSCRIPTIONS_AT_ONCE_COUNT])))) for start in starts
@@ -176,7 +171,6 @@ class _Subscriber(asyncio.Protocol):
             )
             for number, start in enumerate(starts, 1)
         )
-        self.count = 0
         self.in_force = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -191,24 +185,9 @@ class _Subscriber(asyncio.Protocol):
                 return
             data = data[self._answers_bytes :]
             self.in_force.set()
-        size = self._message_bytes
-        count, rest = divmod(len(data), size)
-        whole = data[: len(data) - rest]
-        self._buffer = data[len(whole) :]
-        self.count += count
-        if self._qos and count:
+        size, whole = self.message_bytes, self.take_whole(data)
+        if self._qos and (count := len(whole) // size):
             answer = bytearray(b"\x40\x02\0\0" * count)
-            answer[2::4] = whole[self._time_at - 2 :: size]
-            answer[3::4] = whole[self._time_at - 1 :: size]
+            answer[2::4] = whole[self.time_at - 2 :: size]
+            answer[3::4] = whole[self.time_at - 1 :: size]
             self._transport.write(answer)
-        if self._arrivals is not None:
-            self._arrivals.append((now_s(), whole))
-
-    def keep_arrivals(self) -> None:
-        self._arrivals = []
-
-    def delays_s(self) -> list[float]:
-        return delays_of(self._arrivals or [], self._message_bytes, self._time_at)
-
-    def close(self) -> None:
-        self._transport.close()

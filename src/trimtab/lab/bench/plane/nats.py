@@ -17,6 +17,7 @@ from typing import Final, cast
 
 from trimtab.lab.bench.plane.systems import (
     ANSWER_WITHIN_S,
+    EqualMessages,
     LoadPublisher,
     LoadSubscriber,
     OtherServer,
@@ -24,7 +25,6 @@ from trimtab.lab.bench.plane.systems import (
     PlaneLoad,
     connect,
 )
-from trimtab.network.clock import now_s
 
 PROGRAM: Final = "nats-server"
 INSTALL: Final = "apt-get install nats-server"
@@ -115,16 +115,11 @@ class _Publisher(asyncio.Protocol):
         self._transport.close()
 
 
-class _Subscriber(asyncio.Protocol):
+class _Subscriber(EqualMessages):
     def __init__(self, subjects: Sequence[str], payload_bytes: int) -> None:
         self._subjects = subjects
-        self._transport: asyncio.Transport
-        self._buffer = b""
-        self._arrivals: list[tuple[float, bytes]] | None = None
         head = f"MSG {subjects[0]} 00000 {payload_bytes}\r\n"
-        self._head_bytes = len(head)
-        self._message_bytes = len(head) + payload_bytes + 2
-        self.count = 0
+        super().__init__(len(head) + payload_bytes + 2, len(head))
         self.in_force = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -143,32 +138,4 @@ class _Subscriber(asyncio.Protocol):
         if b"PING\r\n" in data:
             data = data.replace(b"PING\r\n", b"")
             self._transport.write(b"PONG\r\n")
-        count, rest = divmod(len(data), self._message_bytes)
-        whole = data[: len(data) - rest]
-        self._buffer = data[len(whole) :]
-        self.count += count
-        if self._arrivals is not None:
-            self._arrivals.append((now_s(), whole))
-
-    def keep_arrivals(self) -> None:
-        self._arrivals = []
-
-    def delays_s(self) -> list[float]:
-        return delays_of(self._arrivals or [], self._message_bytes, self._head_bytes)
-
-    def close(self) -> None:
-        self._transport.close()
-
-
-def delays_of(arrivals: Sequence[tuple[float, bytes]], message_bytes: int, time_at: int) -> list[float]:
-    """The delays of whole messages of one length that tell their time at one place.
-
-    >>> message = b"head" + struct.pack(">d", 5.0)
-    >>> delays_of([(6.0, message), (7.5, message + message)], len(message), 4)
-    [1.0, 2.5, 2.5]
-    """
-    return [
-        arrived_s - cast(float, _TIME.unpack_from(data, start + time_at)[0])
-        for arrived_s, data in arrivals
-        for start in range(0, len(data), message_bytes)
-    ]
+        self.take_whole(data)

@@ -11,6 +11,7 @@ import asyncio
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import msgspec
 from trimtab.lab.bench.matching_memory import MeasurementError
 from trimtab.language import Filter, Publication
 from trimtab.network.admin.local_network import free_ports
+from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
 from trimtab.network.security.caller import Caller
 
@@ -32,6 +34,7 @@ ANSWER_WITHIN_S: Final = 30.0
 LISTEN_WITHIN_S: Final = 10.0
 LOOK_AGAIN_AFTER_S: Final = 0.02
 STOP_WITHIN_S: Final = 5.0
+_TIME: Final = struct.Struct(">d")
 _SYSTEM_FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 Client = TypeVar("Client", bound=asyncio.BaseProtocol)
@@ -88,6 +91,54 @@ class LoadSubscriber(Protocol):
 
     def close(self) -> None:
         """End the connection."""
+
+
+class EqualMessages(asyncio.Protocol):
+    """A subscriber's connection on which all messages have one length, and tell their time at one place."""
+
+    def __init__(self, message_bytes: int, time_at: int) -> None:
+        self.message_bytes = message_bytes
+        self.time_at = time_at
+        self.count = 0
+        self._transport: asyncio.Transport
+        self._buffer = b""
+        self._arrivals: list[tuple[float, bytes]] | None = None
+
+    def take_whole(self, data: bytes) -> bytes:
+        """Count the messages that are whole, and keep the rest for later; returns those messages."""
+        count, rest = divmod(len(data), self.message_bytes)
+        whole = data[: len(data) - rest]
+        self._buffer = data[len(whole) :]
+        self.count += count
+        if self._arrivals is not None:
+            self._arrivals.append((now_s(), whole))
+        return whole
+
+    def keep_arrivals(self) -> None:
+        """From here on keep what arrives with its time."""
+        self._arrivals = []
+
+    def delays_s(self) -> list[float]:
+        """The delays of the deliveries that were kept."""
+        return delays_of(self._arrivals or [], self.message_bytes, self.time_at)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._transport.close()
+
+
+def delays_of(arrivals: Sequence[tuple[float, bytes]], message_bytes: int, time_at: int) -> list[float]:
+    """The delays of whole messages of one length that tell their time at one place.
+
+    >>> message = b"head" + struct.pack(">d", 5.0)
+    >>> delays_of([(6.0, message), (7.5, message + message)], len(message), 4)
+    [1.0, 2.5, 2.5]
+    """
+    return [
+        arrived_s - cast(float, _TIME.unpack_from(data, start + time_at)[0])
+        for arrived_s, data in arrivals
+        for start in range(0, len(data), message_bytes)
+    ]
 
 
 class MeasuredSystem(Protocol):
