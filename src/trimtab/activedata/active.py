@@ -26,10 +26,12 @@ from trimtab.activedata.definitions.statements import (
     CreateFeed,
     DirectorySource,
     Drop,
+    InferDataset,
     Placed,
     Query,
     Subscribe,
     SwitchFeed,
+    SwitchSubscription,
     Unsubscribe,
     parse_statements,
 )
@@ -38,6 +40,7 @@ from trimtab.activedata.execution.channel_queries import ChannelQuery, Dataset, 
 from trimtab.activedata.execution.channels import ChannelOptions, RunningChannel
 from trimtab.activedata.execution.engine import Engine
 from trimtab.activedata.execution.executions import STATE_NOTE, Execution
+from trimtab.activedata.execution.inference import inferred_fields
 from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
 from trimtab.activedata.execution.spark import SparkSettings, is_local
@@ -63,7 +66,7 @@ from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter
 from trimtab.activedata.storage.maintenance import Maintenance
 from trimtab.activedata.storage.results import Result
-from trimtab.activedata.storage.stored_data import StoredData
+from trimtab.activedata.storage.stored_data import StoredData, storage_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,6 +77,8 @@ RETAIN_S: Final = 86_400.0
 
 OPTIONS_NOTE: Final = "CHANNEL OPTIONS"
 """In the catalog: how a channel was defined beyond its body."""
+PAUSED: Final = "paused"
+"""The reason for which a subscription is suspended that a user has paused."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -99,7 +104,7 @@ class ActiveData:
         limits: QueryLimits | None = None,
         functions: PythonFunctions | None = None,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = storage_folder(directory)
         self._stored = StoredData(self.directory)
         self.catalog = self._stored.catalog
         self.results_store = self._stored.results
@@ -205,6 +210,8 @@ class ActiveData:
         match placed.statement:
             case CreateDataset() as each:
                 return self._create_dataset(each, text, placed.start)
+            case InferDataset() as each:
+                return self._infer_dataset(each, text, placed.start)
             case CreateFeed() as each:
                 return self._create_feed(each, text)
             case SwitchFeed(name=name, running=running):
@@ -219,6 +226,9 @@ class ActiveData:
             case Unsubscribe(subscription=number, broker=broker):
                 self.unsubscribe(number, broker)
                 return Answer(f"subscription {number} ended")
+            case SwitchSubscription(subscription=number, running=running):
+                (self.resume if running else self.pause)(number)
+                return Answer(f"subscription {number} {'resumed' if running else 'paused'}")
             case Drop() as each:
                 return self._drop(each, text, placed.start)
             case Put() | Update() | Delete() | Copy() | AlterDataset() as change:
@@ -259,6 +269,21 @@ class ActiveData:
         )
         self._stored.open_dataset(self.catalog.add_dataset(each.name, each.fields, each.keys, each.active, options))
         return Answer(f"{'active ' if each.active else ''}dataset {each.name} created")
+
+    def _infer_dataset(self, each: InferDataset, text: str, start: int) -> Answer:
+        """Make a dataset with the fields that Spark finds in files, which are not loaded by this."""
+        if each.name.lower() in self.datasets and each.if_not_exists:
+            return Answer(f"dataset {each.name} exists")
+        self.queries.limits.check_path(each.path)
+        found = self.views.asked(lambda: inferred_fields(self.views.session, each.path, each.format))
+        defined = each.defined(found)
+        try:
+            (placed,) = parse_statements(defined)
+        except StatementError as error:
+            raise StatementError(text, start, f"{error.reason}; found was: {defined}") from None
+        assert isinstance(placed.statement, CreateDataset)
+        answer = self._create_dataset(placed.statement, text, start)
+        return msgspec.structs.replace(answer, rows=[{"field": name, "type": type_} for name, type_ in found.items()])
 
     def _create_feed(self, each: CreateFeed, text: str) -> Answer:
         if each.name.lower() in (feed.name.lower() for feed in self.catalog.feeds()):
@@ -440,20 +465,24 @@ class ActiveData:
         return self.queries.frame(query)
 
     def _subscriptions_table(self) -> pa.Table:
-        """All subscriptions as queries see them."""
+        """All subscriptions as queries see them; `state` tells why one that gets no results gets none."""
         import pyarrow as pa
 
         names = {each.id: each.name for each in self.catalog.channels()}
-        schema = pa.schema([("id", pa.int64()), ("channel", pa.string()), ("arguments", pa.string())])
-        rows = [
-            {
-                "id": each.id,
-                "channel": names.get(each.channel),
-                "arguments": msgspec.json.encode(each.arguments).decode(),
-            }
-            for each in self.catalog.subscriptions()
-        ]
-        return pa.Table.from_pylist(rows, schema)
+        brokers = self.catalog.brokers_of_subscriptions()
+        suspended = self.catalog.suspended()
+        found = self.catalog.subscriptions()
+        newest = self.results_store.newest([each.id for each in found], 0)
+        columns = {
+            "id": pa.array([each.id for each in found], pa.int64()),
+            "channel": pa.array([names.get(each.channel) for each in found], pa.string()),
+            "arguments": pa.array([msgspec.json.encode(each.arguments).decode() for each in found], pa.string()),
+            "brokers": pa.array([", ".join(brokers.get(each.id, [])) for each in found], pa.string()),
+            "since": pa.array([each.since for each in found], pa.int64()),
+            "last_position": pa.array([newest.get(each.id) for each in found], pa.int64()),
+            "state": pa.array([suspended.get(each.id, "active") for each in found], pa.string()),
+        }
+        return pa.table(columns)
 
     # Feeds
 
@@ -542,11 +571,18 @@ class ActiveData:
         pushed = {each.entry.id for each in self.engine.channels.values() if each.options.push}
         return bool(pushed) and all(self.catalog.subscription(each).channel in pushed for each in subscriptions)
 
-    def resume(self, subscription: int) -> None:
-        """Let a suspended subscription get results again, for records from now on."""
+    def pause(self, subscription: int) -> None:
+        """Give a subscription no results until it is resumed, for records that come meanwhile never."""
         entry = self.catalog.subscription(subscription)
         if subscription not in self.catalog.suspended():
-            raise NotFoundError(f"subscription {subscription} is not suspended")
+            running = next(each for each in self.engine.channels.values() if each.entry.id == entry.channel)
+            self._suspend(running, subscription, PAUSED)
+
+    def resume(self, subscription: int) -> None:
+        """Let a paused or suspended subscription get results again, for records from now on."""
+        entry = self.catalog.subscription(subscription)
+        if subscription not in self.catalog.suspended():
+            raise NotFoundError(f"subscription {subscription} is neither paused nor suspended")
         running = next(each for each in self.engine.channels.values() if each.entry.id == entry.channel)
         dataset = self.datasets.get(running.query.driver.lower())
         with nullcontext() if dataset is None else dataset.lock:

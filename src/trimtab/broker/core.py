@@ -48,9 +48,7 @@ from trimtab.language import limits
 from trimtab.language.string_sets import shared_budget
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import objection_of
-from trimtab.policies.api import (
-    Agent,
-)
+from trimtab.policies.api import Agent
 from trimtab.protocol.effects import Close, Effect
 from trimtab.protocol.events import (
     BackEndEvent,
@@ -383,6 +381,10 @@ class Broker:
     def change_agents(self, agents: Sequence[Agent], now_s: float) -> None:
         """Let these agents work here from the next event on, and no others."""
         self.agents = self.agents.succeeded_by(agents, now_s)
+
+    def watched_by(self, observer: BrokerObserver) -> None:
+        """Tell somebody from here on what becomes of publications and clients."""
+        self.observer = observer
 
     def retire_agents(self) -> None:
         """Let the agents do nothing more, for the end of an experiment."""

@@ -87,6 +87,20 @@ def test_statements_of_users_are_analysed_and_tell_the_place(active: ActiveData)
     with pytest.raises(StatementError, match="only datasets can be read") as caught:
         active.run(body)
     assert caught.value.position == body.index("text.")
+    whole = (
+        "CREATE REPETITIVE CHANNEL w() PERIOD 60 SECONDS AS "
+        "WITH x AS (SELECT * FROM text.`/etc/passwd`) SELECT count(*) AS n FROM Reports r, x"
+    )
+    with pytest.raises(StatementError, match="only datasets can be read") as caught:
+        active.run(whole)
+    for statement in (
+        "INSERT INTO Reports SELECT value, value, 1, 1 FROM text.`/etc/passwd`",
+        "DELETE FROM Reports WHERE event IN (SELECT value FROM text.`/etc/passwd`)",
+        "UPDATE Reports SET event = (SELECT max(value) FROM text.`/etc/passwd`)",
+    ):
+        with pytest.raises(StatementError, match="only datasets can be read") as caught:
+            active.run(statement)
+        assert caught.value.position == statement.index("text."), statement
     assert active.run("SELECT '${env:HOME}' AS home")[0].rows == [{"home": "${env:HOME}"}]
     assert active.run("SELECT 1 AS x")[0].rows == [{"x": 1}]
 

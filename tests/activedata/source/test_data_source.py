@@ -46,6 +46,12 @@ def started(frame: DataFrame, out: Path) -> StreamingQuery:
     return frame.writeStream.option("checkpointLocation", str(out / "checkpoint")).start(str(out / "rows"))
 
 
+def forget(file: Path) -> None:
+    """Remove a file of a checkpoint, and the checksum that Spark keeps beside it."""
+    file.unlink(missing_ok=True)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
 def numbers(session: SparkSession, out: Path) -> list[int]:
     if not (out / "rows" / "_spark_metadata").exists():
         return []
@@ -74,12 +80,10 @@ def test_publications_come_once_over_stopped_and_killed_queries(
         query.stop()
         # As if it had been killed between the offsets and the commit of its last batch: that is done again.
         last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-        last.unlink()
+        forget(last)
         batch = tmp_path / "rows" / "_spark_metadata" / last.name
         again = batch.exists()
-        batch.unlink(missing_ok=True)
-        for sidecar in batch.parent.glob(f".{last.name}.crc"):
-            sidecar.unlink()
+        forget(batch)
         client.publish({"class": "STOCK", "n": 100, "price": 1})
         client.drain()
         query = started(frame, tmp_path)
@@ -135,6 +139,7 @@ def test_results_of_a_channel_are_read_at_once_and_as_they_come(
 
         writing = frame.writeStream.foreachBatch(see).option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writing.start()
+        wait_until(lambda: bool(active.catalog.subscriptions()), query)
         active.feed("reports", [report(1), report(2, "fire"), report(3)])
         wait_until(lambda: len(seen) == 2, query)
         query.stop()
@@ -173,7 +178,7 @@ def test_tables_and_streams_are_published_each_row_once_over_a_batch_that_is_don
         wait_until(lambda: len(heard) == 2, query)
         wait_until((tmp_path / "checkpoint" / "commits" / "0").exists, query)
         query.stop()
-        (tmp_path / "checkpoint" / "commits" / "0").unlink()  # as if it had been killed before it could commit
+        forget(tmp_path / "checkpoint" / "commits" / "0")  # as if it had been killed before it could commit
         (source / "b.json").write_text('{"n": 12}\n')
         query = writing.start()
         wait_until(lambda: any(each["n"] == 12 for each in heard), query)

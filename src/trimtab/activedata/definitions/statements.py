@@ -6,6 +6,7 @@ told with its position. The body of a channel and plain queries are Spark's own 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,6 +15,7 @@ from trimtab.activedata.definitions.data_statements import (
     FORMATS,
     DataStatement,
     Put,
+    format_of,
     read_alter,
     read_copy,
     read_delete,
@@ -58,6 +60,32 @@ class CreateDataset(msgspec.Struct, frozen=True):
     retain_s: float | None = None
     retain_by: str | None = None
     evolving: bool = False
+
+
+class InferDataset(msgspec.Struct, frozen=True):
+    """`CREATE [ACTIVE] DATASET name FROM 'path' [FORMAT f] KEY ...`: Spark says which fields the files have.
+
+    `clauses` is what follows, as text; fields that are no key are OPTIONAL.
+    """
+
+    name: str
+    path: str
+    format: str
+    clauses: str
+    active: bool
+    if_not_exists: bool = False
+    position: int = 0
+
+    def defined(self, fields: Mapping[str, str]) -> str:
+        """The statement with its fields, by their names and types.
+
+        >>> InferDataset("T", "x.csv", "CSV", "KEY id", False).defined({"id": "INT", "n": "STRING"})
+        'CREATE DATASET T (`id` INT, `n` STRING OPTIONAL) KEY id'
+        """
+        words = {token.text.strip("`") for token in TokenReader(self.clauses).tokens if token.kind != "mark"}
+        said = [f"`{name}` {type_}{'' if name in words else ' OPTIONAL'}" for name, type_ in fields.items()]
+        kind = "ACTIVE DATASET" if self.active else "DATASET"
+        return f"CREATE {kind} {self.name} ({', '.join(said)}) {self.clauses}".rstrip()
 
 
 class DirectorySource(msgspec.Struct, frozen=True, tag="directory"):
@@ -160,6 +188,13 @@ class Unsubscribe(msgspec.Struct, frozen=True):
     broker: str | None = None
 
 
+class SwitchSubscription(msgspec.Struct, frozen=True):
+    """`PAUSE SUBSCRIPTION id` or `RESUME SUBSCRIPTION id`: no results for records until it is resumed."""
+
+    subscription: int
+    running: bool
+
+
 class Drop(msgspec.Struct, frozen=True):
     """`DROP DATASET | FEED | CHANNEL | BROKER [IF EXISTS] name [CASCADE]`; only a broker's drop may cascade."""
 
@@ -177,12 +212,14 @@ class Query(msgspec.Struct, frozen=True):
 
 Statement: TypeAlias = (
     CreateDataset
+    | InferDataset
     | CreateFeed
     | SwitchFeed
     | CreateChannel
     | CreateBroker
     | Subscribe
     | Unsubscribe
+    | SwitchSubscription
     | Drop
     | DataStatement
     | CreateFunction
@@ -233,15 +270,17 @@ def _statement(reader: TokenReader) -> Statement:
             return _subscribe(reader)
         case "UNSUBSCRIBE":
             reader.take()
-            number = reader.take()
-            if number.kind != "number" or not number.text.isdigit():
-                raise reader.expected("the number of a subscription", number)
+            number = _subscription(reader)
             broker = reader.need_name("the broker's name").text if reader.skip("ON") else None
-            return Unsubscribe(int(number.text), broker)
+            return Unsubscribe(number, broker)
         case "EXECUTE":
             reader.take()
             procedure, positional, named = _call(reader)
             return Execute(procedure.text, positional, named, procedure.start)
+        case "PAUSE" | "RESUME":
+            reader.take()
+            reader.need("SUBSCRIPTION")
+            return SwitchSubscription(_subscription(reader), token.upper == "RESUME")
         case "DROP":
             return _drop(reader)
         case "INSERT" | "UPSERT":
@@ -257,8 +296,16 @@ def _statement(reader: TokenReader) -> Statement:
         case "SELECT" | "WITH" | "EXPLAIN":
             return Query(_rest(reader)[0])
     raise reader.expected(
-        "CREATE, ALTER, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, INSERT, UPSERT, UPDATE, DELETE, COPY or SELECT"
+        "CREATE, ALTER, DROP, START, STOP, SUBSCRIBE, UNSUBSCRIBE, PAUSE, RESUME, INSERT, UPSERT, UPDATE, DELETE, "
+        "COPY or SELECT"
     )
+
+
+def _subscription(reader: TokenReader) -> int:
+    number = reader.take()
+    if number.kind != "number" or not number.text.isdigit():
+        raise reader.expected("the number of a subscription", number)
+    return int(number.text)
 
 
 def _rest(reader: TokenReader) -> tuple[str, int]:
@@ -310,9 +357,16 @@ def _own_name(reader: TokenReader, what: str) -> Token:
     return token
 
 
-def _dataset(reader: TokenReader, active: bool) -> CreateDataset:
+def _dataset(reader: TokenReader, active: bool) -> CreateDataset | InferDataset:
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
     name = _own_name(reader, "the dataset's name").text
+    if reader.skip("FROM"):
+        at = reader.next
+        path = reader.need_string("the path of files")
+        file_format = _format(reader) or format_of(path)
+        if not file_format:
+            raise reader.refuse(at, "the format cannot be known from the path; say FORMAT JSON, CSV or PARQUET")
+        return InferDataset(name, path, file_format, _rest(reader)[0], active, if_not_exists, at.start)
     fields = _fields(reader, "field", may_be_optional=True)
     if not fields:
         raise reader.refuse(reader.next, "a dataset needs at least one field")

@@ -63,7 +63,7 @@ def files_frame(session: SparkSession, copy: Copy, fields: Sequence[Field]) -> D
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StringType, StructType
 
-    path = _known_path(copy.path)
+    path = known_path(copy.path)
     types = {field.name: from_arrow_type(arrow_type(field.type)) for field in fields}
     if copy.format == "PARQUET":
         return _parquet_frame(session.read.parquet(path), fields)
@@ -91,7 +91,8 @@ def files_frame(session: SparkSession, copy: Copy, fields: Sequence[Field]) -> D
     )
 
 
-def _known_path(path: str) -> str:
+def known_path(path: str) -> str:
+    """A path as Spark reads it; one of this machine must exist."""
     if "://" in path or path.startswith("file:"):
         return path
     if not Path(path).exists():

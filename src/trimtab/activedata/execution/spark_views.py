@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -98,10 +99,15 @@ class SparkViews:
                 self.session.sql(f"DROP TEMPORARY FUNCTION IF EXISTS `{name}`")
 
     def stop(self) -> None:
-        """Stop Spark."""
+        """Stop Spark, or take the views away from one that was lent; one that is gone already is no error."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         with self.lock:
             if self._settings is None:
-                self.clear()
+                with contextlib.suppress(Py4JError, PySparkException, OSError):
+                    self.clear()
+                self._views.clear()
             else:
                 self._views.clear()
                 stop_spark(self.session)

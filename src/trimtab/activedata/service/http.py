@@ -115,6 +115,7 @@ class Service:
         asked = self.requests
         routes: list[tuple[str, str, Callable[[HttpRequest], Awaitable[Response]]]] = [
             ("GET", "/status", self._answering(asked.status)),
+            ("GET", "/executions", self._answering(asked.executions)),
             ("POST", "/statements", self._answering(asked.statements)),
             ("POST", "/feeds/{feed}", self._answering(asked.feed)),
             ("PUT", "/brokers/{broker}", self._answering(asked.declare)),

@@ -79,6 +79,11 @@ class Requests:
         """What the process does."""
         return status(self.active)
 
+    def executions(self, request: Request) -> object:
+        """The last executions of channels with their path and plan, newest first."""
+        limit = max(1, int(request.number("limit", 20)))
+        return {"executions": self.active.executions()[::-1][:limit]}
+
     def statements(self, request: Request) -> object:
         """Run statements."""
         text = _body(request, dict[str, str]).get("text")

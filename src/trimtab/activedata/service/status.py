@@ -77,6 +77,8 @@ class Status(msgspec.Struct, frozen=True):
 
     directory: str
     spark: str
+    spark_ui: str | None
+    """Where Spark's own pages are, if they are on."""
     position: int
     datasets: list[DatasetStatus]
     feeds: list[FeedStatus]
@@ -89,6 +91,7 @@ def status(active: ActiveData) -> Status:
     return Status(
         directory=str(active.directory),
         spark=active.views.master,
+        spark_ui=active.views.ui_url,
         position=active.results_store.last_position,
         datasets=[
             DatasetStatus(each.entry.name, each.entry.active, each.store.rows_count())

@@ -89,6 +89,8 @@ class OverlayStreamReader(SimpleDataSourceStreamReader):
         self._options = options
         self._columns = columns
         self._session: OverlaySession | None = None
+        self._at: str | None = None
+        """The offset that the session stands at."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks that read a batch again connect by themselves."""
@@ -100,9 +102,10 @@ class OverlayStreamReader(SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[object, ...]], dict[str, Any]]:
         """The next rows, and the offset behind them."""
-        deliveries, kept = self._connected(start["kept"]).take(POLL_S)
+        deliveries, kept = self._taken(start["kept"])
         if not deliveries:
             return iter([]), start
+        self._at = kept
         rows = [_row(self._columns, each) for each in deliveries]
         return iter(rows), {"kept": kept, "count": start["count"] + len(rows)}
 
@@ -129,10 +132,35 @@ class OverlayStreamReader(SimpleDataSourceStreamReader):
         if self._session is not None:
             self._session.stored(end["kept"])
 
+    def _taken(self, kept: str) -> tuple[list[Delivery], str]:
+        """What came after an offset; a session that stands elsewhere, or that a task has taken over, begins anew there.
+
+        When Spark asks for what comes after an offset, everything up to it is committed.
+        """
+        from trimtab.network.client.client import ClientError
+
+        if self._session is not None and self._at != kept:
+            self._disconnect()
+        end_s = time.monotonic() + AGAIN_WITHIN_S
+        while True:
+            try:
+                return self._connected(kept).take(POLL_S)
+            except ClientError as error:
+                self._disconnect()
+                if time.monotonic() > end_s:
+                    raise ActiveDataError(f"broker {self._options.broker}: {error}") from None
+                time.sleep(POLL_S)
+
     def _connected(self, kept: str | None) -> OverlaySession:
         if self._session is None:
             self._session = self._opened(kept)
+            self._at = self._session.kept
         return self._session
+
+    def _disconnect(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
 
     def _opened(self, kept: str | None) -> OverlaySession:
         from trimtab.network.client.client import ClientError, ForgottenError

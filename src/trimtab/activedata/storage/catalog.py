@@ -519,6 +519,14 @@ class Catalog:
         found = self._rows("SELECT subscription FROM subscribers WHERE broker = ? ORDER BY subscription", broker_id)
         return [int(str(row[0])) for row in found]
 
+    def brokers_of_subscriptions(self) -> dict[int, list[str]]:
+        """The names of the brokers of each subscription."""
+        found: dict[int, list[str]] = {}
+        query = "SELECT subscription, name FROM subscribers JOIN brokers ON id = broker ORDER BY name"
+        for subscription, name in self._rows(query):
+            found.setdefault(int(str(subscription)), []).append(str(name))
+        return found
+
     def declared_ids(self, broker_id: int) -> set[int]:
         """The subscriptions that a broker declared itself."""
         found = self._rows("SELECT subscription FROM declared WHERE broker = ?", broker_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from trimtab.activedata.errors import ActiveDataError, StorageError
 from trimtab.activedata.storage.catalog import DROPPED_KIND, Catalog
@@ -13,6 +14,25 @@ from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetters
 from trimtab.activedata.storage.durable_files import make_folder
 from trimtab.activedata.storage.results import Results
+
+
+def storage_folder(where: str | Path) -> Path:
+    """The folder that a path or a `file:` address names; all workers must see it under the same path.
+
+    >>> storage_folder("file:///shared/city")
+    PosixPath('/shared/city')
+    >>> storage_folder("s3://bucket/city")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trimtab.activedata.errors.ActiveDataError: s3://bucket/city: data is kept in a folder that this process and all ...
+    """
+    parts = urlsplit(str(where))
+    if not parts.scheme or len(parts.scheme) == 1:
+        return Path(where)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise ActiveDataError(
+            f"{where}: data is kept in a folder that this process and all workers share, a path or file:/PATH"
+        )
+    return Path(unquote(parts.path))
 
 
 class StoredData:

@@ -7,21 +7,30 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from trimtab.cli.active.backup_commands import backup, restore
 from trimtab.cli.active.emergency import scenario
-from trimtab.cli.active.service import ActiveService, RefusedRequest, token_from
-from trimtab.cli.active.start import LISTEN, start
+from trimtab.cli.active.inspection import dead_letters, executions, subscriptions
+from trimtab.cli.active.service import (
+    LISTEN,
+    ActiveService,
+    AtOption,
+    JsonOption,
+    RefusedRequest,
+    TokenOption,
+    token_from,
+)
+from trimtab.cli.active.start import start
+from trimtab.cli.active.tables import print_answers, print_table
 from trimtab.cli.input_lines import STDIN, printable, refuse
 from trimtab.cli.plain_help import PlainTyper
 
 FEED_BYTES: Final = 1024 * 1024
 """So much of a file is posted at a time."""
 
-ANSWER_WIDTH_CHARS: Final = 160
 STATUS_WIDTH_CHARS: Final = 80
 """Where there is no terminal. The status has the columns that people need; --json has all."""
 
@@ -56,15 +65,12 @@ STATUS_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
 """What the status shows of each table, by heading."""
 
 app = PlainTyper(help="Active data on Spark: datasets, feeds, channels and results.")
-AtOption = Annotated[str, typer.Option("--at", metavar="HOST:PORT", help="Where the active-data process listens.")]
-TokenOption = Annotated[
-    Path | None,
-    typer.Option("--token-file", metavar="FILE", help="The service's token; otherwise TRIMTAB_TOKEN, if it is set."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 app.command()(start)
+app.command()(subscriptions)
+app.command(name="dead-letters")(dead_letters)
+app.command()(executions)
 app.command()(scenario)
 app.command()(backup)
 app.command()(restore)
@@ -110,7 +116,7 @@ def run(
             except RefusedRequest as error:
                 refuse(f"{name}: {error}")
             advance(1)
-            _print_answers(answers, as_json=as_json)
+            print_answers(answers, as_json=as_json)
 
 
 @app.command()
@@ -128,7 +134,7 @@ def sql(
       trimtab active sql "SUBSCRIBE TO EmergencyOfType('flood') ON B1"
     """
     try:
-        _print_answers(ActiveService(at, token_from(token_file)).statements(statements), as_json=as_json)
+        print_answers(ActiveService(at, token_from(token_file)).statements(statements), as_json=as_json)
     except RefusedRequest as error:
         refuse(str(error))
 
@@ -187,58 +193,15 @@ def status(at: AtOption = LISTEN, token_file: TokenOption = None, as_json: JsonO
     if as_json:
         typer.echo(json.dumps(found))
         return
-    typer.echo(f"{found['directory']} on {found['spark']}, {found['position']:,} results")
+    pages = f", its pages at {found['spark_ui']}" if found["spark_ui"] else ""
+    typer.echo(f"{found['directory']} on {found['spark']}{pages}, {found['position']:,} results")
     for title, columns in STATUS_COLUMNS.items():
         rows = found[title]
         shown = [{heading: row[key] for heading, key in columns.items()} for row in rows]
-        _print_table(title, shown, width=STATUS_WIDTH_CHARS)
+        print_table(title, shown, STATUS_WIDTH_CHARS)
         for row in rows:
             if row.get("error"):
                 typer.echo(printable(f"  {row['name']}: {row['error']}"))
-
-
-def _print_answers(answers: list[dict[str, Any]], *, as_json: bool) -> None:
-    for answer in answers:
-        if as_json:
-            for row in answer["rows"]:
-                typer.echo(json.dumps(row))
-        elif answer["rows"]:
-            _print_table(answer["said"], answer["rows"])
-        else:
-            typer.echo(printable(answer["said"]))
-
-
-def _print_table(title: str, rows: list[dict[str, Any]], width: int = ANSWER_WIDTH_CHARS) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(width=None if sys.stdout.isatty() else width, highlight=False)
-    if not rows:
-        console.print(Text(f"{title}: none"))
-        return
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    for name in rows[0]:
-        number = isinstance(rows[0][name], (int, float)) and not isinstance(rows[0][name], bool)
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_shown(value)) for value in row.values()))
-    console.print(table)
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:,.3f}"
-        case int():
-            return f"{value:,}"
-        case str():
-            return printable(value)
-    return printable(json.dumps(value))
 
 
 @contextmanager

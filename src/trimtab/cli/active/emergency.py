@@ -28,6 +28,9 @@ def scenario(  # noqa: PLR0917 (each one is an option)
     workers: Annotated[
         int, typer.Option("--workers", min=0, metavar="N", help="Start a standalone Spark with N workers for the run.")
     ] = 0,
+    isolated: Annotated[
+        bool, typer.Option("--isolated", help="Workers share nothing but the storage directory (for root).")
+    ] = False,
     kill_worker: Annotated[bool, typer.Option("--kill-worker", help="Kill one of them half way.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/summary.json.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
@@ -50,7 +53,7 @@ def scenario(  # noqa: PLR0917 (each one is an option)
         refuse(f"there is no scenario {name}; there is {_NAME}")
     chosen = dict(_setting(each) for each in settings or ())
     given = {"seed": seed, "speed": speed, "minutes": minutes, "people_count": people, "spark": spark, **chosen}
-    given |= {"workers_count": workers, "kills_worker": kill_worker}
+    given |= {"workers_count": workers, "kills_worker": kill_worker, "isolates_workers": isolated}
     try:
         options = msgspec.convert(given, EmergencyOptions)
     except msgspec.ValidationError as error:

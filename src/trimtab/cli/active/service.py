@@ -6,10 +6,20 @@ import http.client
 import json
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from trimtab.cli.input_lines import refuse
 
+AtOption = Annotated[str, typer.Option("--at", metavar="HOST:PORT", help="Where the active-data process listens.")]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="The service's token; otherwise TRIMTAB_TOKEN, if it is set."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+LISTEN: Final = "127.0.0.1:7500"
 TIMEOUT_S: Final = 600.0
 TOKEN_VARIABLE: Final = "TRIMTAB_TOKEN"
 
@@ -48,6 +58,11 @@ class ActiveService:
     def status(self) -> dict[str, Any]:
         """What the process does."""
         return self._ask("GET", "/status", b"")
+
+    def executions(self, limit: int) -> list[dict[str, Any]]:
+        """The last executions of channels, newest first."""
+        found: list[dict[str, Any]] = self._ask("GET", f"/executions?limit={limit}", b"")["executions"]
+        return found
 
     def _ask(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         try:

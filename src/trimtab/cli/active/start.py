@@ -13,11 +13,10 @@ from typing import Annotated, Final
 
 import typer
 
-from trimtab.cli.active.service import token_from
+from trimtab.cli.active.service import LISTEN, token_from
 from trimtab.cli.input_lines import printable, refuse
 
 DIRECTORY: Final = "active-data"
-LISTEN: Final = "127.0.0.1:7500"
 LOOK_AFTER_COMPANION_S: Final = 0.5
 INTERRUPTED_CODE: Final = 130
 """The exit code of a command that Ctrl-C has ended."""

@@ -52,7 +52,7 @@ class Telemetry(BrokerObserver):
         self._recorded_s = 0.0
         self._began_s = now_s()
         if recorder is not None:
-            broker.observer = self
+            broker.watched_by(self)
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
         self._status: BrokerStatus | None = None
         self._status_allowance = Store(STATUSES_BURST_COUNT, now_s())

@@ -69,12 +69,18 @@ class EmergencyOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers_count: Annotated[int, msgspec.Meta(ge=0)] = 0
     """A standalone Spark with so many workers is started on this machine for the run, and used."""
 
+    isolates_workers: bool = False
+    """Whether workers have a temporary folder of their own, in which they see the storage directory and nothing else of
+    this process; one must be root for that."""
+
     kills_worker: bool = False
     """Whether a worker is killed half way, while it works on a tick's reports."""
 
     def __post_init__(self) -> None:
         if self.workers_count and self.spark:
             raise ValueError("a Spark of its own, or the one at an address, not both")
+        if self.isolates_workers and not self.workers_count:
+            raise ValueError("workers that are isolated are those of --workers N, and there are none")
         if self.kills_worker and self.workers_count < 2:
             raise ValueError("a worker is killed only where there is another one (--workers 2)")
 
@@ -165,9 +171,12 @@ def run_emergency(
     world = EmergencyWorld(options.seed, people_count=options.people_count, run_s=options.minutes * 60)
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         cluster = None
+        storage = Path(directory) / "active"
         if options.workers_count:
-            cluster = stack.enter_context(spark_cluster(Path(directory), options.workers_count))
-        back_end = ActiveProcess(Path(directory) / "active", options.spark if cluster is None else cluster.master)
+            storage.mkdir()
+            shares = [storage] if options.isolates_workers else None
+            cluster = stack.enter_context(spark_cluster(Path(directory), options.workers_count, shares=shares))
+        back_end = ActiveProcess(storage, options.spark if cluster is None else cluster.master)
         stack.callback(back_end.stop)
         back_end.wait_until_ready()
         back_end.run(definitions_at_speed(options.speed))
