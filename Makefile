@@ -51,9 +51,9 @@ lock: ## refresh requirements.lock (UPGRADE=1 takes the newest versions)
 	@test -x .venv-lock/bin/uv || { \
 	    echo "Installing uv, which resolves the dependencies, into .venv-lock ..."; \
 	    $(PYTHON) -m venv .venv-lock && .venv-lock/bin/python -m pip install -qq --disable-pip-version-check uv; }
-	@echo "Resolving the dependencies of trimtab[active,dev,docs,lab] ..."
+	@echo "Resolving the dependencies of trimtab[active,dev,docs,lab,secure] ..."
 	@.venv-lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-	    --extra active --extra dev --extra docs --extra lab --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	    --extra active --extra dev --extra docs --extra lab --extra secure --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 	    $(if $(UPGRADE),--upgrade) --output-file requirements.lock
 	@if grep -nE '://|^ *(-i|-f|--(extra-)?index-url|--find-links)|(^|[ @])/' requirements.lock; then \
 	    echo "requirements.lock names an address or a path (above); it must not."; exit 1; fi

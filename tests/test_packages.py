@@ -14,6 +14,7 @@ PURE_PACKAGES = (
     "load",
     "matching",
     "protocol",
+    "security",
     "language",
 )
 PURE_MODULES = sorted(path for package in PURE_PACKAGES for path in (PACKAGE_DIR / package).rglob("*.py"))

@@ -33,7 +33,7 @@ LONG: Final = re.compile(
 )
 """Commands that take longer than some seconds, or stand on one that does."""
 
-STAYS: Final = re.compile(r"^trimtab (up|sub|broker|coordinator|standby|active start|dashboard)\b")
+STAYS: Final = re.compile(r"^trimtab (--as \S+ )?(up|sub|broker|coordinator|standby|active start|dashboard)\b")
 """Commands that go on until they are ended."""
 
 READY_WITHIN_S: Final = 60.0

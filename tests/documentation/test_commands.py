@@ -21,6 +21,8 @@ RUNNABLE = [page for page in PAGES if any(not each.elsewhere for block in shown_
 def understand(arguments: list[str]) -> None:
     """Parse a command line without carrying it out."""
     command: Any = typer.main.get_command(app)
+    if arguments[0] == "--as":
+        del arguments[:2]
     while hasattr(command, "commands"):
         name = arguments.pop(0)
         assert name in command.commands, f"there is no command {name}"

@@ -43,7 +43,7 @@ class Line:
         self.hosts = hosts
         self.names = [f"B{number}" for number in range(1, left + right + 1)]
         self.host_of = {name: hosts.left if index < left else hosts.right for index, name in enumerate(self.names)}
-        text = settings
+        text = settings + "\n[security]\ninsecure = true\n"
         for number, name in enumerate(self.names, 1):
             text += f'[[broker]]\nname = "{name}"\nlisten = "{self.host_of[name].address}:{7000 + number}"\n'
         for one, other in zip(self.names, self.names[1:], strict=False):

@@ -12,6 +12,7 @@ Deviations: a stream that nobody wants any more stays open for a while, so that 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from trimtab.protocol.channels import ChannelResult, stream_name
@@ -157,6 +158,13 @@ class ChannelDesk:
         if not stream.fronts:
             self._closing_s[stream.name] = now_s + self._linger_s
         return True
+
+    def end_unless(self, client: str, objection: Callable[[str, Mapping[str, WireValue]], str], now_s: float) -> None:
+        """End a client's streams to which there is an objection, and tell it."""
+        for id, stream in list(self._clients.get(client, {}).items()):
+            if reason := objection(stream.channel, stream.arguments):
+                self.unsubscribe(client, id, now_s)
+                self._broker.send(client, Refused(about=id, reason=f"ended: {reason}"), now_s)
 
     def client_gone(self, client: str, now_s: float) -> None:
         """A client has left, or goes on elsewhere."""

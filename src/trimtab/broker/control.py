@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trimtab.broker.peers import Peer
+from trimtab.language import limits
+from trimtab.language.string_sets import shared_budget
 from trimtab.policies.api import ClientStayed, RoundTripsTold
 from trimtab.protocol.effects import Effect
 from trimtab.protocol.messages import (
@@ -53,8 +55,17 @@ class Control:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.spent_steps = 0
+        """Steps of decisions about filters, since the broker last began to do what is waiting."""
 
     def take(self, peer: Peer, message: AnyMessage, now_s: float, *, is_stale: bool = False) -> list[Effect]:
+        """Hand a message to the part that it is for; what it may ask about filters is limited."""
+        with shared_budget(limits.MESSAGE_MAX_STEPS) as budget:
+            effects = self._take(peer, message, now_s, is_stale=is_stale)
+        self.spent_steps += budget.spent_steps
+        return effects
+
+    def _take(self, peer: Peer, message: AnyMessage, now_s: float, *, is_stale: bool = False) -> list[Effect]:
         """A message of a peer whose turn has come; a stale one was said in an earlier epoch of the link."""
         broker, name = self._broker, peer.name
         if peer.assists and broker.replacement is not None:
@@ -154,5 +165,8 @@ class Control:
             broker.refuse(peer, message.id, reason, now_s)
             return []
         if not broker.interests.may_add(peer, message.id, message.id in broker.tables.subscriptions, now_s):
+            return []
+        if objection := broker.entitlements.objection_to_channel(peer, message):
+            broker.refuse(peer, message.id, objection, now_s)
             return []
         return [*broker.channels.subscribe(peer.name, message, now_s)]

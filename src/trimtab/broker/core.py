@@ -21,6 +21,7 @@ from trimtab.broker.channels import ChannelDesk
 from trimtab.broker.config import BrokerConfig
 from trimtab.broker.control import Control
 from trimtab.broker.draining import Draining, objection_to_draining
+from trimtab.broker.entitlements import Entitlements
 from trimtab.broker.flow.input_queues import InputQueues
 from trimtab.broker.flow.output_queues import OutputQueues
 from trimtab.broker.flow.throttle import Throttle
@@ -43,6 +44,8 @@ from trimtab.broker.routing.tables import RoutingTables
 from trimtab.broker.routing.topology import Topology
 from trimtab.broker.sessions import Sessions
 from trimtab.broker.stages import Stage
+from trimtab.language import limits
+from trimtab.language.string_sets import shared_budget
 from trimtab.load.indices import LoadIndices
 from trimtab.matching.announcements import objection_of
 from trimtab.policies.api import Agent
@@ -63,6 +66,7 @@ from trimtab.protocol.events import (
     Received,
     Recovered,
     Resumed,
+    RightsChanged,
     RoundTripsMeasured,
     Step,
     Stored,
@@ -115,6 +119,8 @@ class Broker:
         """What the world is to do besides, since it was last asked."""
         self.now_s = now_s
         self.interests = Interests(self)
+        self.entitlements = Entitlements(self)
+        """What clients may do, where that is limited."""
         self.records = Records(self)
         self.takeover = Takeover(self)
         """What this broker and its neighbours tell each other when a link begins anew."""
@@ -185,13 +191,22 @@ class Broker:
             case Step(count=count):
                 self.output.client_queue_is_full = False
                 return self._step(now_s) if count == 1 else self._steps(count, now_s)
-            case Connected(peer=peer, hello=hello):
-                return self.sessions.connected(peer, hello, now_s)
+            case Connected(peer=peer, hello=hello, rights=rights):
+                with shared_budget(limits.LINK_MAX_STEPS):
+                    effects = self.sessions.connected(peer, hello, now_s)
+                if rights is not None and not effects:
+                    self.entitlements.granted(peer, rights, now_s)
+                return effects
+            case RightsChanged(peer=peer, rights=rights):
+                self.entitlements.granted(peer, rights, now_s)
+                return []
             case Disconnected(peer=peer, returns=returns):
-                self.sessions.disconnected(peer, now_s, returns=returns)
+                with shared_budget(limits.LINK_MAX_STEPS):
+                    self.sessions.disconnected(peer, now_s, returns=returns)
                 return []
             case LinkRemoved(peer=peer):
-                self.sessions.remove(peer, now_s)
+                with shared_budget(limits.LINK_MAX_STEPS):
+                    self.sessions.remove(peer, now_s)
                 return []
             case Wake():
                 return self._wake(now_s)
@@ -402,10 +417,13 @@ class Broker:
     def _steps(self, count: int, now_s: float) -> list[Effect]:
         """Process up to so many messages, fewer where a queue should be sent first."""
         effects: list[Effect] = []
+        self.control.spent_steps = 0
         input, output = self.input, self.output
         while count and (input.control or input.data) and not output.client_queue_is_full:
             effects += self._step(now_s)
             count -= 1
+            if self.control.spent_steps >= limits.MESSAGE_MAX_STEPS:
+                break  # others wait as well
         return effects
 
     def _step(self, now_s: float) -> list[Effect]:
@@ -539,7 +557,9 @@ class Broker:
         peer.accepted_sequence = 0
         peer.last_sequence = message.sequence
         peer.accepted_owed = True
-        if peer.announcements is None:
+        if peer.rights is not None and not peer.rights.may_publish(message.values):
+            objection = peer.rights.publication_objection(message.values)
+        elif peer.announcements is None:
             objection = objection_of((), message.values)
         elif not (objection := peer.announcements.objection(message.values)) and self.throttle is not None:
             objection = self.throttle.objection_to(message)

@@ -13,6 +13,7 @@ from trimtab.matching.announcements import Announcements
 from trimtab.protocol.frames import Role, Sendable
 from trimtab.protocol.link import Link
 from trimtab.protocol.messages import VERSION, ClientRecord
+from trimtab.security.rights import Rights
 
 NEVER_S: Final = float("inf")
 
@@ -91,6 +92,10 @@ class Peer:
         """Whether what the client publishes must wait for that answer."""
         self.cause = ""
         """What the client came for."""
+        self.rights: Rights | None = None
+        """What a client may do; None if everything."""
+        self.narrowed: dict[str, Filter] = {}
+        """Subscriptions of a client that are in force with a narrower filter than it has asked for, until it knows."""
 
     @property
     def is_leaving(self) -> bool:

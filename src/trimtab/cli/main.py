@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import language_commands
+from trimtab.cli import language_commands, security_commands
 from trimtab.cli.active import commands as active_commands
 from trimtab.cli.bench import commands as bench_commands
 from trimtab.cli.extras import what_to_install
@@ -31,6 +31,7 @@ from trimtab.cli.plain_help import PlainTyper
 from trimtab.cli.records.story import sessions, story
 from trimtab.cli.simulation import commands as simulation_commands
 from trimtab.matching.engines import EngineError
+from trimtab.network.security.errors import IdentityFileError, NotPermittedError, SecurityFileError
 
 # Plain help and error texts: brackets in what the user typed are filters, not markup.
 app = PlainTyper(
@@ -64,6 +65,11 @@ app.command("restart")(restart)
 app.command("drain")(drain)
 app.command("standby")(standby)
 app.command("move")(move)
+app.command("allowed")(security_commands.allowed)
+app.add_typer(security_commands.certs, name="certs")
+app.command("password")(security_commands.password)
+app.command("audit")(security_commands.audit)
+app.command("doctor")(security_commands.doctor)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(simulation_commands.app, name="sim")
 app.add_typer(lab_commands.app, name="lab")
@@ -83,8 +89,15 @@ def _options_for_every_command(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    identity: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="FILE", help="Who you are: an identity file (docs/security.md); else TRIMTAB_AS names it."
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if identity is not None:
+        os.environ["TRIMTAB_AS"] = identity
 
 
 def main() -> None:
@@ -93,6 +106,7 @@ def main() -> None:
     A reader that has left (`| head`) is no error to speak of. An engine that the environment or an option asks for, and
     that there is not, is the user's mistake. A library that an extra brings is said to be missing in one line.
     """
+    os.umask(0o077)  # filters, publications and keys are in what commands write: it is for this user alone
     try:
         try:
             app()
@@ -101,7 +115,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except EngineError as error:
+    except (EngineError, IdentityFileError, SecurityFileError) as error:
         typer.echo(str(error), err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
@@ -109,6 +123,9 @@ def main() -> None:
         if not missing:
             raise
         typer.echo(missing, err=True)
+        sys.exit(2)
+    except NotPermittedError as error:
+        typer.echo(str(error), err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -512,7 +512,9 @@ class ClientSession:
                 self.accepted_until = max(sequence, self.accepted_until)
                 self._ended.accepted(sequence)
                 return [Taken(sequence)]
-            case Confirmed(id=id):
+            case Confirmed(id=id, narrowed=narrowed):
+                if narrowed is not None and id in self.subscriptions:
+                    self._narrow(id, narrowed)
                 if id in self.advertisements:
                     self.confirmed[id] = None
                     if not self.moves.holds_back:
@@ -524,7 +526,7 @@ class ClientSession:
                     return []  # since before a move
                 self._in_force[id] = None
                 self.deliveries.is_owed |= id in self.subscriptions
-                return [InForce(id)]
+                return [InForce(id, narrowed=narrowed)]
             case ChannelConfirmed(id=id, position=position):
                 if not self.channels.confirmed(id, position) or id in self._in_force:
                     return []
@@ -574,6 +576,12 @@ class ClientSession:
             if id in self.told:
                 del self.told[id]
                 self.link.enqueue(Unadvertise(id=id, number=self._advertised_count), now_s)
+
+    def _narrow(self, id: str, filter: Filter) -> None:
+        """The broker permits a part of a subscription: from now on that is what is asked for, elsewhere as well."""
+        self.subscriptions[id] = filter
+        self.deliveries.filters.remove(id)
+        self.deliveries.filters.add(id, filter)
 
     def _drop_subscription(self, id: str) -> None:
         del self.subscriptions[id]

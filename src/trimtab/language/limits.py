@@ -49,5 +49,11 @@ INTEGER_MAX: Final = 2**63 - 1
 STRING_SEARCH_MAX_STEPS: Final = 300_000
 """Steps that one question may spend on the exact decision about strings before it is answered on the safe side."""
 
+MESSAGE_MAX_STEPS: Final = 10_000
+"""Such steps that all questions about one message, or one frame that is read, may take together: some milliseconds."""
+
+LINK_MAX_STEPS: Final = 100_000
+"""The same when a link begins or ends, and everything is looked through."""
+
 RELATION_MAX_STEPS: Final = 60_000
 """Constraints that the exact comparison of two OR-texts may visit before it gives up with a LimitError."""

@@ -16,8 +16,9 @@ import msgspec
 
 from trimtab.language import limits
 from trimtab.language.constraints import AnyValue, Booleans, Constraint, Numbers, Strings
-from trimtab.language.errors import LimitError
+from trimtab.language.errors import ContradictionError, LimitError
 from trimtab.language.filters import Filter
+from trimtab.language.predicates import Predicate
 from trimtab.language.string_sets import Condition, SearchBudget, satisfiable
 
 
@@ -67,6 +68,71 @@ def union_covers(outer: Sequence[Filter], inner: Sequence[Filter], budget: Searc
     return True
 
 
+class Remainder(msgspec.Struct, frozen=True):
+    """Some publications that match one filter and none of others, told so that a person can read it.
+
+    They satisfy the filters, lack the attributes that are absent, and have values of other kinds than asked for.
+    """
+
+    filters: tuple[Filter, ...]
+    absent: tuple[str, ...] = ()
+    other_kinds: tuple[tuple[str, str], ...] = ()
+
+
+def remainder(
+    inner: Filter, outer: Sequence[Filter], budget: SearchBudget | None = None, steps: SearchBudget | None = None
+) -> Remainder | None:
+    """What of a filter lies outside of all others, None if nothing does; raises `LimitError` if it takes too long.
+
+    Where a search for strings is given up, something may be named that is empty, and never the other way.
+
+    >>> left = remainder(Filter.parse("v > 1"), Filter.parse_all("v < 5 OR v > 9"))
+    >>> [str(each) for each in left.filters]
+    ['[v,>=,5],[v,<=,9]']
+    >>> remainder(Filter.parse("v > 1"), Filter.parse_all("v < 5 OR v >= 5")) is None
+    True
+    """
+    budget, steps = budget or SearchBudget(), steps or SearchBudget(limits.RELATION_MAX_STEPS)
+    if any(member.covers(inner, budget) for member in outer):
+        return None
+    members = [member for member in outer if member.overlaps(inner, budget)]
+    waiting = [(_regions(inner), 0)]
+    while waiting:
+        regions, subtracted_count = waiting.pop()
+        if subtracted_count == len(members):
+            return _told(inner, regions, budget)
+        rest = _without(regions, members[subtracted_count], budget, steps)
+        rest.sort(key=_is_odd, reverse=True)  # what a filter can say is found first
+        waiting.extend((part, subtracted_count + 1) for part in rest)
+    return None
+
+
+def _is_odd(regions: dict[str, _Region]) -> int:
+    return sum(region.only() is None for region in regions.values())
+
+
+def _told(inner: Filter, regions: dict[str, _Region], budget: SearchBudget) -> Remainder:
+    predicates: list[Predicate] = []
+    absent: list[str] = []
+    other_kinds: list[tuple[str, str]] = []
+    for name, region in regions.items():
+        if name in inner.constraints and region == _region(inner.constraints[name]):
+            predicates += inner.constraints[name].predicates(name)
+            continue
+        constraint = region.only()
+        if constraint is not None:
+            predicates += constraint.predicates(name)
+        elif region.absent:
+            absent.append(name)
+        else:
+            other_kinds.append((name, region.kinds()))
+    try:
+        filters = (Filter(predicates, budget),) if predicates else ()
+    except (ContradictionError, LimitError):
+        filters = (inner,)
+    return Remainder(filters, tuple(absent), tuple(other_kinds))
+
+
 class _Region(msgspec.Struct, frozen=True):
     """What one attribute may still be: absent, some numbers, some booleans, some strings."""
 
@@ -77,6 +143,18 @@ class _Region(msgspec.Struct, frozen=True):
 
     def empty(self) -> bool:
         return not self.absent and self.numbers is None and self.booleans is None and self.strings is None
+
+    def only(self) -> Constraint | None:
+        """The constraint that says the same, None if no constraint does."""
+        kinds = [each for each in (self.numbers, self.booleans, self.strings) if each is not None]
+        if self.absent or len(kinds) != 1:
+            return None
+        return Strings(conditions=self.strings) if self.strings is not None else self.numbers or self.booleans
+
+    def kinds(self) -> str:
+        """The kinds of values that are left, for people."""
+        named = ((self.numbers, "a number"), (self.booleans, "a boolean"), (self.strings, "a text"))
+        return " or ".join(text for value, text in named if value is not None)
 
     def inside(self, constraint: Constraint, budget: SearchBudget) -> _Region:
         """What of this region satisfies the constraint."""

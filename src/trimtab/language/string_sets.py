@@ -15,7 +15,9 @@ When the `SearchBudget` is spent the answer is "perhaps", which every caller tre
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import Enum, auto
 from itertools import combinations
 from typing import Final, Protocol, TypeGuard
@@ -34,15 +36,50 @@ _PAIR_MAX_STEPS: Final = 2_000
 
 
 class SearchBudget:
-    """The steps that are left for one question, however many searches it takes."""
+    """The steps that are left for one question, however many searches it takes.
+
+    Where many questions belong to one piece of work, they share another budget besides (`shared_budget`).
+    """
 
     def __init__(self, max_steps: int = limits.STRING_SEARCH_MAX_STEPS) -> None:
-        self._steps_left = max_steps
+        self._max_steps = self._steps_left = max_steps
+        self._shared = _shared.get()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there is nothing left."""
+        return self._steps_left <= 0 or (self._shared is not None and self._shared.is_spent)
+
+    @property
+    def spent_steps(self) -> int:
+        """What was taken so far."""
+        return self._max_steps - self._steps_left
 
     def spend(self, steps: int) -> bool:
         """Take steps from the budget; False if it does not hold them."""
         self._steps_left -= steps
+        if self._shared is not None and not self._shared.spend(steps):
+            return False
         return self._steps_left >= 0
+
+
+_shared: ContextVar[SearchBudget | None] = ContextVar("shared search budget", default=None)
+
+
+@contextmanager
+def shared_budget(max_steps: int) -> Iterator[SearchBudget]:
+    """Let all questions until the end share so many steps; those that come too late get the safe answer at once.
+
+    >>> with shared_budget(10) as budget:
+    ...     satisfiable([Like(Pattern.parse("%a%")), Like(Pattern.parse("%a%"), wanted=False)]) is None
+    True
+    """
+    budget = SearchBudget(max_steps)
+    token = _shared.set(budget)
+    try:
+        yield budget
+    finally:
+        _shared.reset(token)
 
 
 class Like(msgspec.Struct, frozen=True):
@@ -124,6 +161,8 @@ def find_text(conditions: Sequence[Condition], budget: SearchBudget | None = Non
     if exact is not None:
         return exact if all(condition.holds(exact) for condition in conditions) else NoText.NONE
     budget = budget or SearchBudget()
+    if budget.is_spent:
+        return NoText.PERHAPS
     for text in _likely_witnesses(conditions):
         if not budget.spend(len(conditions)):
             return NoText.PERHAPS
@@ -284,11 +323,13 @@ class _BoundAutomaton:
 
 def _search(conditions: Sequence[Condition], budget: SearchBudget, max_steps: int | None = None) -> str | NoText:
     """Breadth first through the product of the automata; the text found is one of the shortest."""
+    if budget.is_spent:
+        return NoText.PERHAPS
     automata = [condition.automaton() for condition in conditions]
     start = tuple(automaton.start for automaton in automata)
     seen = {start}
     waiting = deque([(start, "")])
-    own_budget = SearchBudget(max_steps or limits.STRING_SEARCH_MAX_STEPS)
+    left_steps = max_steps or limits.STRING_SEARCH_MAX_STEPS
     while waiting:
         state, text = waiting.popleft()
         parts = list(zip(automata, state, strict=True))
@@ -297,7 +338,8 @@ def _search(conditions: Sequence[Condition], budget: SearchBudget, max_steps: in
         awaited = "".join(automaton.awaited(part) for automaton, part in parts)
         alphabet = _representatives(awaited)
         steps = len(awaited) + len(alphabet) * len(automata)
-        if not budget.spend(steps) or not own_budget.spend(steps):
+        left_steps -= steps
+        if not budget.spend(steps) or left_steps < 0:
             return NoText.PERHAPS
         for letter in alphabet:
             following = tuple(automaton.step(part, letter) for automaton, part in parts)

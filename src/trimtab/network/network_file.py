@@ -23,6 +23,8 @@ from trimtab.network.network_plan import (
     NetworkOptions,
     NetworkPlan,
 )
+from trimtab.network.security.caller import default_to
+from trimtab.network.security.settings import LimitSettings, SecuritySettings, is_loopback
 from trimtab.network.server.back_end import checked_url
 from trimtab.policies.registry import PolicyChoice, read_policy, refuse_former_places
 from trimtab.policies.settings import Settings, SettingsError, line_of, read_settings
@@ -37,6 +39,7 @@ __all__ = [
     "NetworkFileError",
     "NetworkOptions",
     "NetworkPlan",
+    "commanded_network",
     "parse_network",
     "read_network_file",
 ]
@@ -61,6 +64,8 @@ _SECTIONS: Final = (
     "policy",
     "replication",
     "protection",
+    "security",
+    "limits",
 )
 
 
@@ -87,6 +92,17 @@ def read_network_file(path: str | Path) -> NetworkPlan:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise NetworkFileError(f"{path}: cannot be read: {reason}") from None
     return parse_network(text, str(path))
+
+
+def commanded_network(path: str | Path) -> NetworkPlan:
+    """Read a network file for a command, which calls as its operator unless somebody else is named (`--as`).
+
+    Raises `NetworkFileError`.
+    """
+    plan = read_network_file(path)
+    if plan.security.operator:
+        default_to(plan.security.operator)
+    return plan
 
 
 def parse_network(text: str, file_name: str = "network file") -> NetworkPlan:
@@ -129,7 +145,7 @@ class _NetworkReader:
                 self._refuse(
                     self._line(section),
                     f"unknown section {section}; expected [[broker]], [[link]], [[standby]], [network], [policy], "
-                    "[replication] or [protection]",
+                    "[replication], [protection], [security] or [limits]",
                 )
         options = self._options()
         brokers = self._brokers()
@@ -144,6 +160,8 @@ class _NetworkReader:
             replication=self._replication(options),
             standbys=self._standbys(brokers),
             protection=self._settings("protection", RateLimitConfig) if "protection" in self._data else None,
+            security=self._security(brokers),
+            limits=self._settings("limits", LimitSettings),
         )
 
     def _drop_retired_keys(self) -> None:
@@ -155,6 +173,21 @@ class _NetworkReader:
                     del table[key]
                     where = f"{self._file_name}:{self._line(section, 0, key)}"
                     log.warning("%s: %s has no effect any more: %s", where, key, reason)
+
+    def _security(self, brokers: Sequence[BrokerEntry]) -> SecuritySettings:
+        settings = self._settings("security", SecuritySettings)
+        exposed = [entry for entry in brokers if not is_loopback(entry.listen.host)]
+        if exposed and not settings.is_on:
+            if not settings.insecure:
+                index = brokers.index(exposed[0])
+                self._refuse(
+                    self._line("broker", index, "listen"),
+                    f"{exposed[0].name} listens at {exposed[0].listen.host}, where others reach it, unencrypted; "
+                    'expected [security] with certificates = "FOLDER" (trimtab certs init), or with insecure = true',
+                )
+            names = ", ".join(entry.name for entry in exposed)
+            log.warning("%s: insecure: whoever reaches %s may do and read everything", self._file_name, names)
+        return settings.beside(Path(self._file_name).resolve().parent)
 
     def _replication(self, options: NetworkOptions) -> ReplicationSettings | None:
         settings = self._settings("replication", ReplicationSettings) if "replication" in self._data else None

@@ -14,6 +14,7 @@ from trimtab.broker.replication.membership import may_decide
 from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.links.heartbeat import USUAL_HEARTBEAT
+from trimtab.network.security.settings import LimitSettings, SecuritySettings
 from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.link import LinkConfig
 from trimtab.protocol.messages import VERSION
@@ -130,6 +131,10 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """Where processes wait to become replicas."""
     protection: RateLimitConfig | None = None
     """What one client may send, if that is limited."""
+    security: SecuritySettings = SecuritySettings()
+    """Who may connect and how."""
+    limits: LimitSettings = LimitSettings()
+    """Limits against strangers."""
 
     def broker(self, name: str) -> BrokerEntry:
         """The entry of a broker; raises KeyError."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from trimtab.language import Filter, LanguageError, Value, limits
+from trimtab.language.string_sets import shared_budget
 from trimtab.language.values import check_name, check_value
 from trimtab.protocol.frames import BATCH_MAX_COUNT, Frame, MapFrame, Payload, Sendable
 from trimtab.protocol.messages import AnyMessage, ControlPublish, MapMessage, Publish, SubscribeChannel
@@ -145,8 +146,10 @@ def decode_frame(body: bytes | memoryview) -> Frame:
     try:
         if body and body[0] == _PAYLOAD_BYTE:
             number, ack, done, credit, messages = _decode_batch(body)
-            return Payload(number, ack, [decode_message(bytes(each)) for each in messages], done, credit)
-        return _map_frames.decode(body)
+            with shared_budget(limits.MESSAGE_MAX_STEPS):
+                return Payload(number, ack, [decode_message(bytes(each)) for each in messages], done, credit)
+        with shared_budget(limits.MESSAGE_MAX_STEPS):
+            return _map_frames.decode(body)
     except (msgspec.DecodeError, LanguageError, RecursionError, UnicodeError) as error:
         raise ProtocolError(f"not a frame: {error}") from None
 

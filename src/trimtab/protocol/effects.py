@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from trimtab.language import Publication
+from trimtab.language import Filter, Publication
 from trimtab.protocol.messages import Guard, Publish, WireValue
 
 
@@ -43,6 +43,8 @@ class InForce(msgspec.Struct, frozen=True):
     id: str
     position: int | None = None
     """Of a channel: all results after this one will come."""
+    narrowed: Filter | None = None
+    """Of a subscription that is permitted in part: the filter that is in force."""
 
 
 class Taken(msgspec.Struct, frozen=True):

@@ -10,13 +10,25 @@ import msgspec
 from trimtab.protocol.channels import ChannelResult
 from trimtab.protocol.frames import Ack, Hello, Payload, Sendable
 from trimtab.protocol.messages import AnyMessage, ClientRecord, Publish
+from trimtab.security.rights import Rights
 
 
 class Connected(msgspec.Struct, frozen=True):
-    """A connection stands and the peer's greeting has arrived."""
+    """A connection stands and the peer's greeting has arrived.
+
+    A client has these rights (brokers only); without any it may do everything.
+    """
 
     peer: str
     hello: Hello
+    rights: Rights | None = None
+
+
+class RightsChanged(msgspec.Struct, frozen=True):
+    """A client may do something else than before (brokers only)."""
+
+    peer: str
+    rights: Rights
 
 
 class Disconnected(msgspec.Struct, frozen=True):
@@ -175,6 +187,7 @@ BackEndEvent: TypeAlias = BackEndReached | StreamOpened | StreamRefused | Result
 
 Event: TypeAlias = (
     Connected
+    | RightsChanged
     | Disconnected
     | Received
     | Step

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
 from trimtab.protocol.messages import VERSION, VERSION_MIN, AnyMessage
 from trimtab.protocol.snapshots import Snapshot, SnapshotRequest
+from trimtab.security.credentials import Credential
 
 Role: TypeAlias = Literal["broker", "client"]
+
+NAME_MAX_CHARS: Final = 256
+"""In the name of a client or broker, and in a session."""
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX_CHARS)]
 
 BATCH_MAX_COUNT: Final = 4_096
 """Messages in one frame; a window of a busy link."""
@@ -17,6 +23,9 @@ BATCH_MAX_COUNT: Final = 4_096
 Sendable: TypeAlias = AnyMessage | bytes
 """What travels in frames; bytes are a publication that is passed on as it came."""
 
+
+ELSEWHERE_MAX_COUNT: Final = 4_096
+"""Neighbours that a broker tells a client of."""
 
 Order: TypeAlias = Literal["publisher", "any"]
 """publisher: publications of one publisher arrive in the order in which it published them; any: each arrives once, in
@@ -38,24 +47,26 @@ class Hello(msgspec.Struct, frozen=True, tag_field="frame", tag="hello", omit_de
     `elsewhere` tells a client the names and addresses of neighbours, to be asked where the broker is if it fails.
     `order` is what a broker's network promises its subscribers.
     `stay` is the number of a client's stay at the receiver; its stays elsewhere up to `burned` will not happen.
+    `credential` proves who the sender is, where the certificate of the connection does not.
     """
 
     version: int
     role: Role
-    name: str
-    session: str
+    name: Name
+    session: Name
     expects: int
-    resumes: str = ""
-    replica: str = ""
-    assists: str = ""
+    resumes: Name = ""
+    replica: Name = ""
+    assists: Name = ""
     reorders: bool = False
-    elsewhere: dict[str, str] = {}
+    elsewhere: Annotated[dict[Name, Name], msgspec.Meta(max_length=ELSEWHERE_MAX_COUNT)] = {}
     order: Order = "publisher"
     version_min: int = 0
     epoch: int = 1
     granted: int = 0
     stay: int = 1
     burned: int = 0
+    credential: Credential | None = None
 
 
 def version_problem(hello: Hello, version_max: int = VERSION) -> str:
@@ -443,8 +454,23 @@ class ReachReply(msgspec.Struct, frozen=True, tag_field="frame", tag="reach", om
     reason: str = ""
 
 
+class LoginRequest(msgspec.Struct, frozen=True, tag_field="frame", tag="login?"):
+    """Say who asks what follows, where the certificate of the connection does not; greetings say it themselves."""
+
+    credential: Credential | None = None
+
+
+class LoginReply(msgspec.Struct, frozen=True, tag_field="frame", tag="login", omit_defaults=True):
+    """The credential is believed; one that is not is answered with a goodbye."""
+
+    done: bool
+    name: str = ""
+
+
 MapFrame: TypeAlias = (
     Hello
+    | LoginRequest
+    | LoginReply
     | Ack
     | DrainRequest
     | DrainReply

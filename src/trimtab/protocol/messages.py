@@ -110,11 +110,13 @@ class ChannelConfirmed(Message, frozen=True, tag="cok"):
 class Confirmed(Message, frozen=True, tag="ok"):
     """The receiver's advertisement or subscription is in force everywhere behind the sender.
 
-    `number` is that of the telling that is answered: what was told again since needs another answer.
+    `number` is that of the telling that is answered: what was told again since needs another answer. `narrowed` is the
+    filter that is in force for a client, where its permissions cover a part of what it has asked for.
     """
 
     id: str
     number: int = 0
+    narrowed: Filter | None = None
 
 
 class Publish(Message, frozen=True, kw_only=True, array_like=True, tag=False, eq=False):

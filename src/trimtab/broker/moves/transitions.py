@@ -96,7 +96,8 @@ class Moves:
             request = Subscribe(id=known.id, filter=known.filter, within_s=known.within_s, cause=message.cause)
             broker.interests.subscribe(peer, request, now_s)
         for advertised in message.advertisements:
-            broker.interests.install_advertisement(peer, advertised.id, advertised.filter, now_s)
+            filter = broker.entitlements.announced(peer, advertised.filter)
+            broker.interests.install_advertisement(peer, advertised.id, filter, now_s)
         peer.old_broker, peer.publishes = message.old_broker, message.publishes
         broker.records.changed(peer, now_s)  # behind the filters: a record that names an old broker is whole
         self._hand_over_to_here(peer, now_s)
@@ -114,6 +115,8 @@ class Moves:
         known = {*peer.subscriptions, *peer.advertisements}
         known.update(each.id for each in message.subscriptions)
         known.update(each.id for each in message.advertisements)
+        if objection := broker.entitlements.objection_to_move(peer, message):
+            return objection
         if len(known) > broker.config.filters_per_client_max_count:
             return f"a client may have at most {broker.config.filters_per_client_max_count:,} filters here"
         if broker.draining is not None and not (peer.old_broker or peer.subscriptions or peer.advertisements):

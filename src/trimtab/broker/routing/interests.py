@@ -52,6 +52,11 @@ class Interests:
 
     def advertise(self, peer: Peer, message: Advertise, now_s: float) -> None:
         """A neighbour, client or agent advertises, perhaps again."""
+        if peer.rights is not None:
+            permitted = self._broker.entitlements.permitted_advertisement(peer, message, now_s)
+            if permitted is None:
+                return
+            message = permitted
         known = self._tables.advertisements.get(message.id)
         if not self._may_have(peer, message.id, message.filter, known, now_s):
             return
@@ -118,6 +123,11 @@ class Interests:
 
     def subscribe(self, peer: Peer, message: Subscribe, now_s: float) -> None:
         """A neighbour, client or agent subscribes, perhaps again."""
+        if peer.rights is not None:
+            permitted = self._broker.entitlements.permitted_subscription(peer, message, now_s)
+            if permitted is None:
+                return
+            message = permitted
         known = self._tables.subscriptions.get(message.id)
         if not self._may_have(peer, message.id, message.filter, known, now_s):
             return
@@ -309,7 +319,8 @@ class Interests:
         if broker.takeover.must_wait_to_confirm(hop) and not broker.config.assists:
             self._held[kind, key] = None
         elif peer.role == "client":
-            broker.records.say(hop, Confirmed(id=id, number=route.numbers.get(hop, 0)), now_s)
+            narrowed = peer.narrowed.get(id)
+            broker.records.say(hop, Confirmed(id=id, number=route.numbers.get(hop, 0), narrowed=narrowed), now_s)
         else:
             broker.send(hop, Confirmed(id=id, number=route.numbers.get(hop, 0)), now_s)
 

@@ -38,7 +38,7 @@ def subscriptions(
       trimtab active subscriptions --channel EmergencyOfType
     """
     where = "" if channel is None else f" WHERE lower(channel) = lower({_quoted(channel)})"
-    query = f"SELECT * FROM subscriptions{where} ORDER BY id LIMIT {limit}"
+    query = f"SELECT * FROM subscriptions{where} ORDER BY id LIMIT {limit}"  # noqa: S608 (quoted)
     rows = _asked(lambda service: service.statements(query)[0]["rows"], at, token_file)
     _print("subscriptions", rows, as_json=as_json)
 
@@ -58,7 +58,7 @@ def dead_letters(
     """
     where = "" if feed is None else f" WHERE lower(feed) = lower({_quoted(feed)})"
     columns = "timestamp_micros(time_us) AS at, feed, source, place, reason, record"
-    query = f"SELECT {columns} FROM dead_letters{where} ORDER BY time_us DESC, place DESC LIMIT {limit}"
+    query = f"SELECT {columns} FROM dead_letters{where} ORDER BY time_us DESC, place DESC LIMIT {limit}"  # noqa: S608 (quoted)
     rows = _asked(lambda service: service.statements(query)[0]["rows"], at, token_file)
     _print("dead letters", rows, as_json=as_json)
 

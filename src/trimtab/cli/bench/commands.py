@@ -191,7 +191,7 @@ def bench_active(
 @app.command("plane")
 def bench_plane(
     against: Annotated[
-        str, typer.Option(metavar="PEERS", help="Servers to measure beside Trimtab: nats, mosquitto, or both.")
+        str, typer.Option(metavar="PEERS", help="What to measure beside it: any of nats, mosquitto, tls, permissions.")
     ] = "",
     filters: Annotated[int, typer.Option(min=20, max=100_000, metavar="N", help="Number of filters.")] = 2_000,
     seed: Annotated[int, typer.Option(metavar="S", help="Seed of all random choices.")] = 1,
@@ -208,6 +208,7 @@ def bench_plane(
     \b
     Example:
       trimtab bench plane --against nats,mosquitto
+      trimtab bench plane --against tls,permissions
     """
     import msgspec
 

@@ -366,10 +366,10 @@ def warn_of_pieces(plan: NetworkPlan) -> None:
 
 def plan_of(path: str) -> NetworkPlan:
     """The network that a file describes; a wrong file ends the command."""
-    from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.network_file import NetworkFileError, commanded_network
 
     try:
-        return read_network_file(path)
+        return commanded_network(path)
     except NetworkFileError as error:
         refuse(str(error))
 

@@ -55,10 +55,10 @@ def link_remove(first: FirstArgument, second: SecondArgument, network: NetworkAr
 
 
 def _entries(path: str, first: str, second: str) -> tuple[BrokerEntry, BrokerEntry]:
-    from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.network_file import NetworkFileError, commanded_network
 
     try:
-        plan = read_network_file(path)
+        plan = commanded_network(path)
     except NetworkFileError as error:
         refuse(str(error))
     names = [entry.name for entry in plan.brokers]
@@ -72,10 +72,14 @@ def _ask(broker: BrokerEntry, change: Literal["add", "remove"], neighbour: str, 
     import asyncio
 
     from trimtab.network.admin.status import ask_link
+    from trimtab.network.security.errors import NotPermittedError
     from trimtab.protocol.frames import LinkRequest
 
     try:
         return asyncio.run(ask_link(broker.address, LinkRequest(change, neighbour, address)))
+    except NotPermittedError as error:
+        typer.echo(printable(f"{broker.name}: {error}"), err=True)
+        raise typer.Exit(1) from None
     except (OSError, TimeoutError):
         typer.echo(f"broker {broker.name} does not answer at {broker.address}", err=True)
         raise typer.Exit(1) from None

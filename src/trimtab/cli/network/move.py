@@ -30,10 +30,10 @@ def move(
     """
     import asyncio
 
-    from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.network_file import NetworkFileError, commanded_network
 
     try:
-        plan = read_network_file(network)
+        plan = commanded_network(network)
     except NetworkFileError as error:
         refuse(str(error))
     names = [entry.name for entry in plan.brokers]
@@ -50,6 +50,7 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> tup
     import asyncio
 
     from trimtab.network.admin.status import ask_move
+    from trimtab.network.security.errors import NotPermittedError
     from trimtab.protocol.frames import MoveRequest
 
     found = await asyncio.gather(*[_serves(entry, client) for entry in plan.brokers])
@@ -67,7 +68,8 @@ async def _move(plan: NetworkPlan, client: str, to: str, within_s: float) -> tup
         unknown = f"does not know after {within_s:g} s what came of it"
         return False, f"{entry.name} has asked {client} to move, but {unknown}"
     except OSError as error:
-        return False, f"broker {entry.name} does not answer at {entry.address}: {error.strerror or error}"
+        said = "refuses" if isinstance(error, NotPermittedError) else f"does not answer at {entry.address}"
+        return False, f"broker {entry.name} {said}: {error.strerror or error}"
     if not reply.done:
         return False, f"{client} stays at {entry.name}: {reply.reason}"
     return True, f"{client} has moved from {entry.name} to {to}"

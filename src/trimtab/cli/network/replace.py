@@ -270,9 +270,9 @@ def _plan_for(broker: str, network: str, protocol: str | None) -> NetworkPlan:
 
 
 def _plan_of(path: str) -> NetworkPlan:
-    from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.network_file import NetworkFileError, commanded_network
 
     try:
-        return read_network_file(path)
+        return commanded_network(path)
     except NetworkFileError as error:
         refuse(str(error))

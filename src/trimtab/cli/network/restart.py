@@ -92,6 +92,6 @@ def serve_to_the_end(network: str, name: str, options: ProcessOptions, ready: Ca
         options = msgspec.structs.replace(options, order=ending.order)
         if not are_unchanged(files):
             command = command_of(ending, network, words)
-            os.execv(command[0], command)
+            os.execv(command[0], command)  # noqa: S606 (the program itself, without a shell)
     if ending.how == "left":
         raise typer.Exit(LEFT_EXIT_CODE)

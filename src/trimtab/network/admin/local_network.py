@@ -24,6 +24,9 @@ from trimtab.network.failover.replication_settings import ReplicationSettings
 from trimtab.network.links.address import Address
 from trimtab.network.loops import run_aside
 from trimtab.network.network_file import BrokerEntry, LinkEntry, NetworkOptions, NetworkPlan, read_network_file
+from trimtab.network.security.caller import commander
+from trimtab.network.security.errors import NotPermittedError
+from trimtab.network.security.settings import LimitSettings, SecuritySettings
 from trimtab.policies.registry import PolicyChoice
 from trimtab.protocol.frames import BrokerStatus
 
@@ -286,7 +289,10 @@ class Network:
 
     def _is_ready(self, name: str) -> bool:
         try:
-            status = run_aside(ask_status(self.plan.broker(name).listen))
+            who = commander(self.plan.security.operator)
+            status = run_aside(ask_status(self.plan.broker(name).listen, caller=who))
+        except NotPermittedError:
+            raise
         except (OSError, TimeoutError):
             return False
         if not self._has_begun and name in self._processes and status.pid != self._processes[name].pid:
@@ -303,13 +309,17 @@ class Network:
 
 
 async def ask_all(plan: NetworkPlan) -> dict[str, BrokerStatus | None]:
-    """How every broker of a network is, None for those that do not answer."""
+    """How every broker of a network is, None for those that do not answer; raises `NotPermittedError`."""
+
+    who = commander(plan.security.operator)
 
     async def ask(entry: BrokerEntry) -> BrokerStatus | None:
         """A broker of this host may be reached where it listens and not where others reach it."""
         for address in dict.fromkeys((entry.address, entry.listen)):
             try:
-                return await ask_status(address)
+                return await ask_status(address, caller=who)
+            except NotPermittedError:
+                raise
             except (OSError, TimeoutError):
                 continue
         return None
@@ -343,6 +353,13 @@ def plan_text(plan: NetworkPlan) -> str:
     if plan.protection is not None:
         limits = msgspec.to_builtins(plan.protection)
         lines += ["", "[protection]", *(f"{key} = {_toml(value)}" for key, value in limits.items())]
+    for name, chosen, usual in (
+        ("security", plan.security, SecuritySettings()),
+        ("limits", plan.limits, LimitSettings()),
+    ):
+        if chosen != usual:
+            found = {key: value for key, value in msgspec.to_builtins(chosen).items() if value != ()}
+            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in found.items())]
     for entry in plan.brokers:
         lines += ["", "[[broker]]"]
         for key in entry.__struct_fields__:

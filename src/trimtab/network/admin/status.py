@@ -7,6 +7,8 @@ from typing import Final
 
 from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection
+from trimtab.network.security.caller import Caller, present
+from trimtab.network.security.errors import NotPermittedError
 from trimtab.protocol.frames import (
     AssistReply,
     AssistRequest,
@@ -14,8 +16,10 @@ from trimtab.protocol.frames import (
     DrainReply,
     DrainRequest,
     Frame,
+    Goodbye,
     LinkReply,
     LinkRequest,
+    LoginRequest,
     MoveReply,
     MoveRequest,
     PlaceReply,
@@ -42,9 +46,9 @@ LINK_WITHIN_S: Final = 15.0
 """A broker needs some seconds to find out that a neighbour cannot be reached."""
 
 
-async def ask_status(address: Address, within_s: float = 2.0) -> BrokerStatus:
+async def ask_status(address: Address, within_s: float = 2.0, caller: Caller | None = None) -> BrokerStatus:
     """Ask the broker at an address how it is; raises OSError or TimeoutError if it does not say."""
-    reply = await _ask(address, StatusRequest(), within_s)
+    reply = await _ask(address, StatusRequest(), within_s, caller=caller)
     assert isinstance(reply, StatusReply)
     return reply.status
 
@@ -91,9 +95,9 @@ async def ask_replica(address: Address, request: ReplicaRequest, within_s: float
     return reply
 
 
-async def ask_where(address: Address, broker: str, within_s: float = 2.0) -> str:
+async def ask_where(address: Address, broker: str, within_s: float = 2.0, caller: Caller | None = None) -> str:
     """Ask the broker at an address where another is; empty if it does not know. Raises OSError or TimeoutError."""
-    reply = await _ask(address, WhereRequest(broker), within_s)
+    reply = await _ask(address, WhereRequest(broker), within_s, caller=caller)
     assert isinstance(reply, WhereReply)
     return reply.address
 
@@ -139,28 +143,47 @@ async def ask_snapshot(address: Address, sample_s: float, within_s: float = 10.0
     return joined(parts)
 
 
-async def _ask(address: Address, request: Request, within_s: float, parts: list[Snapshot] | None = None) -> Reply:
-    loop = asyncio.get_running_loop()
-    asker = _Asker(request, loop.create_future(), [] if parts is None else parts)
+async def _ask(
+    address: Address,
+    request: Request,
+    within_s: float,
+    parts: list[Snapshot] | None = None,
+    caller: Caller | None = None,
+) -> Reply:
+    who = caller or present()
+    asker = _Asker(request, asyncio.get_running_loop().create_future(), [] if parts is None else parts, who)
     async with asyncio.timeout(within_s):
-        _, connection = await loop.create_connection(lambda: Connection(asker), address.host, address.port)
+        _, connection = await who.dial(lambda: Connection(asker), address)
         try:
             return await asker.answer
         finally:
-            connection.close()
+            if who.is_encrypted:
+                connection.give_up()  # all is said; to end the encryption would take the other end's word
+            else:
+                connection.close()
 
 
 class _Asker:
-    def __init__(self, request: Request, answer: asyncio.Future[Reply], parts: list[Snapshot]) -> None:
+    def __init__(self, request: Request, answer: asyncio.Future[Reply], parts: list[Snapshot], caller: Caller) -> None:
         self._request = request
+        self._caller = caller
         self._parts = parts
         self.answer = answer
 
     def connection_opened(self, connection: Connection) -> None:
+        try:
+            credential = self._caller.credential()
+        except OSError as error:
+            self._fail(f"no credential: {error.strerror}")
+            return
+        if credential is not None:
+            connection.send(LoginRequest(credential))
         connection.send(self._request)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
         wanted = REPLIES[type(self._request)]
+        if isinstance(frame, Goodbye) and not (frame.leaves or frame.returns):
+            self._fail(frame.reason, NotPermittedError)
         if isinstance(frame, Snapshot):
             self._parts.append(frame)
             if not frame.is_last:
@@ -181,6 +204,6 @@ class _Asker:
     def connection_closed(self, connection: Connection) -> None:
         self._fail("the connection was closed")
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, kind: type[ConnectionError] = ConnectionError) -> None:
         if not self.answer.done():
-            self.answer.set_exception(ConnectionError(reason))
+            self.answer.set_exception(kind(reason))

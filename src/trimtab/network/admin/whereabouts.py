@@ -7,13 +7,16 @@ import asyncio
 from trimtab.network.admin.status import ask_status, ask_where
 from trimtab.network.links.address import Address
 from trimtab.network.network_plan import NetworkPlan
+from trimtab.network.security.errors import NotPermittedError
 from trimtab.protocol.frames import BrokerStatus
 
 
 async def status_at(address: Address) -> BrokerStatus | None:
-    """How the broker at an address is, None if it does not say."""
+    """How the broker at an address is, None if it does not say; raises `NotPermittedError`."""
     try:
         return await ask_status(address)
+    except NotPermittedError:
+        raise
     except (OSError, TimeoutError):
         return None
 

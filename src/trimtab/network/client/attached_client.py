@@ -23,6 +23,7 @@ from trimtab.network.links.address import Address
 from trimtab.network.links.connection import PLACE_TAKEN, Connection
 from trimtab.network.links.heartbeat import USUAL_HEARTBEAT, Heartbeat, HeartbeatConfig
 from trimtab.network.links.round_trips import measure_round_trips
+from trimtab.network.security.caller import Caller, present, with_credential
 from trimtab.protocol.effects import (
     Close,
     Deliver,
@@ -61,9 +62,11 @@ class AttachedClient:
         config: ClientConfig,
         reattach_after_s: float = REATTACH_AFTER_S,
         heartbeat: HeartbeatConfig = USUAL_HEARTBEAT,
+        caller: Caller | None = None,
     ) -> None:
         self._ends = _Ends(self)
-        self._line = ReconnectingConnection(self._ends, address, reattach_after_s=reattach_after_s)
+        self._caller = caller or present()
+        self._line = ReconnectingConnection(self._ends, address, reattach_after_s=reattach_after_s, caller=self._caller)
         self._next_line: ReconnectingConnection | None = None
         """The line to the broker that the client is moving to."""
         self._closing_lines: dict[asyncio.Task[None], None] = {}
@@ -123,7 +126,13 @@ class AttachedClient:
 
     def _connection_opened(self, connection: Connection) -> None:
         """The broker answers: greet it, and expect its greeting."""
-        connection.send(self._session.greeting(connection.dialled))
+        try:
+            greeting = with_credential(self._session.greeting(connection.dialled), self._caller)
+        except OSError as error:
+            connection.close()
+            self._fail(ClientError(f"no credential: {error.strerror}"))
+            return
+        connection.send(greeting)
         connection.greeting_timer = self._loop.call_later(CONNECT_WITHIN_S, connection.close)
 
     def _frame_received(self, connection: Connection, frame: Frame) -> None:
@@ -215,7 +224,7 @@ class AttachedClient:
     # ---- moving ----
 
     def _open(self, broker: str, address: str) -> None:
-        self._next_line = ReconnectingConnection(self._ends, Address.parse(address), broker)
+        self._next_line = ReconnectingConnection(self._ends, Address.parse(address), broker, caller=self._caller)
         self._next_line.keep()
         self._loop.call_later(LOOK_AFTER_MOVE_S, self._look_after_move, self._next_line)
 

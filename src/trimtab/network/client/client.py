@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Self
 
 from trimtab.client.config import ClientConfig
@@ -19,6 +20,7 @@ from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
 from trimtab.network.links.heartbeat import USUAL_HEARTBEAT, HeartbeatConfig
 from trimtab.network.network_file import RETRANSMIT_AFTER_S
+from trimtab.network.security.caller import Caller, own_name, present
 from trimtab.protocol.events import MoveTo
 from trimtab.protocol.frames import PlaceRequest
 from trimtab.protocol.link import LinkConfig
@@ -54,6 +56,7 @@ class Client(AttachedClient):
         reattach_after_s: float = REATTACH_AFTER_S,
         silent_after_s: float = USUAL_HEARTBEAT.silent_after_s,
         answer_within_s: float = USUAL_HEARTBEAT.answer_within_s,
+        identity: str | Path | None = None,
     ) -> Self:
         """Connect to a broker at HOST:PORT; without a name the client gets one that nobody else has.
 
@@ -61,16 +64,18 @@ class Client(AttachedClient):
         `reattach_after_s` is given up: the client begins again at a neighbour of it, and may miss what was under way.
         A broker of which nothing was heard for `silent_after_s` is asked, and if it does not answer within
         `answer_within_s` the connection is given up and made again. A publisher that numbers its publications itself
-        (`publish`) gives the same name and `session` each time it is started.
+        (`publish`) gives the same name and `session` each time it is started. An identity file says who the client is
+        where a network asks for that; without it the environment variable TRIMTAB_AS may name one.
         """
+        caller = Caller.read(identity) if identity is not None else present()
         config = ClientConfig(
-            name=name or f"client-{secrets.token_hex(6)}",
+            name=name or own_name(caller),
             session=session or secrets.token_hex(5),
             publish_window_count=publish_window_count,
             link=LinkConfig(4_096, RETRANSMIT_AFTER_S, 4_096),
         )
         heartbeat = HeartbeatConfig(silent_after_s, answer_within_s)
-        client = cls(Address.of(address), config, reattach_after_s, heartbeat)
+        client = cls(Address.of(address), config, reattach_after_s, heartbeat, caller)
         await client._begin()
         return client
 
@@ -89,7 +94,7 @@ class Client(AttachedClient):
         A coordinator that has just begun knows no brokers; it is asked again for so long.
         """
         where = Address.of(coordinator)
-        name = name or f"client-{secrets.token_hex(6)}"
+        name = name or own_name(present())
         ends_s = now_s() + within_s
         try:
             place = await ask_place(where, PlaceRequest(name, site), CONNECT_WITHIN_S)

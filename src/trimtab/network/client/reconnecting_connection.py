@@ -15,6 +15,7 @@ from trimtab.network.admin.status import ask_where
 from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection, ConnectionOwner
+from trimtab.network.security.caller import Caller, present
 
 BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 0.5
@@ -41,9 +42,15 @@ class ReconnectingConnection:
     """The connection to one broker. A client that moves has two lines for a while."""
 
     def __init__(
-        self, owner: ConnectionOwner, address: Address, broker: str = "", reattach_after_s: float = REATTACH_AFTER_S
+        self,
+        owner: ConnectionOwner,
+        address: Address,
+        broker: str = "",
+        reattach_after_s: float = REATTACH_AFTER_S,
+        caller: Caller | None = None,
     ) -> None:
         self._owner = owner
+        self._caller = caller or present()
         self.address = address
         self.broker = broker
         """The broker's name, empty until it has greeted for the first time."""
@@ -81,11 +88,10 @@ class ReconnectingConnection:
 
     async def dial(self) -> None:
         """Connect; whoever waits for the greeting learns of it from the client."""
-        loop = asyncio.get_running_loop()
         connection = self.connection = Connection(self._owner, self.broker)  # the greeting may come before we go on
         try:
             async with asyncio.timeout(CALL_WITHIN_S):
-                await loop.create_connection(lambda: connection, self.address.host, self.address.port)
+                await self._caller.dial(lambda: connection, self.address)
         except (OSError, asyncio.CancelledError):
             connection.give_up()
             self.connection = None
@@ -120,7 +126,7 @@ class ReconnectingConnection:
         for address in self._elsewhere.values():
             try:
                 neighbour = Address.parse(address)
-                found = await ask_where(neighbour, self.broker, ANSWER_WITHIN_S)
+                found = await ask_where(neighbour, self.broker, ANSWER_WITHIN_S, self._caller)
                 where = Address.parse(found) if found else self.address
             except (OSError, TimeoutError, ValueError):
                 continue

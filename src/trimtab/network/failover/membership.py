@@ -32,6 +32,7 @@ from trimtab.network.failover.replication_settings import BROKER_NAME
 from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection
 from trimtab.network.network_plan import NetworkPlan
+from trimtab.network.security import caller
 from trimtab.network.server.descriptors import are_exhausted
 from trimtab.protocol.frames import Frame, Goodbye, ReachReply, VoiceReply, VoiceRequest
 
@@ -285,7 +286,7 @@ class _VoterConnection:
         connection = line._connection = Connection(line)
         try:
             async with asyncio.timeout(within_s):
-                await asyncio.get_running_loop().create_connection(lambda: connection, address.host, address.port)
+                await caller.present().dial(lambda: connection, address)
         except BaseException:
             connection.give_up()
             raise

@@ -16,6 +16,9 @@ from trimtab.network.failover.replication_settings import ReplicaOrder
 from trimtab.network.links.address import Address, is_of_this_host
 from trimtab.network.links.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.network_file import NetworkPlan
+from trimtab.network.security import caller
+from trimtab.network.security.gate import Gate, stand_by_name
+from trimtab.network.security.listener import Listener
 from trimtab.protocol.frames import Frame, ReachRequest, ReplicaReply, ReplicaRequest, VoiceRequest
 
 LOOK_AGAIN_AFTER_S = 0.5
@@ -32,6 +35,12 @@ class StandBy:
         self._companion = ProcessIdentity.of_process(stop_with_pid) if stop_with_pid is not None else None
         self._order: asyncio.Future[ReplicaOrder | None] = asyncio.get_running_loop().create_future()
         self._connections: dict[Connection, None] = {}
+        self._name = stand_by_name(plan, address)
+        self._gate = Gate(plan, self._name, go_on=self.frame_received, refuse=self._refuse, happened=lambda event: None)
+        limits = plan.limits
+        self._listener = Listener(
+            address, lambda: Connection(self, frame_max_bytes=limits.greeting_max_bytes), limits, self._gate, self
+        )
         self._finding: set[asyncio.Task[None]] = set()
         self._membership: Membership | None = None
         """Where majorities decide: this process as a voter."""
@@ -45,9 +54,12 @@ class StandBy:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        server = await loop.create_server(lambda: Connection(self), self._address.host, self._address.port)
+        if self._plan.security.is_on:
+            caller.become(caller.Caller.of_broker(self._plan.security.certificates, self._name))
+        await self._listener.begin()
         log.info("a process stands by at %s", self._address)
         watching = loop.create_task(self._watch_companion())
+        looking = loop.create_task(self._look())
         if self._membership is not None:
             self._membership.begin()
         try:
@@ -56,8 +68,33 @@ class StandBy:
             watching.cancel()
             for task in (*self._finding, *(() if self._membership is None else self._membership.tasks)):
                 task.cancel()
-            server.close()
+            self._listener.close()
+            looking.cancel()
             await self._close_all()
+
+    def make_room(self) -> bool:
+        """Close the oldest connection, to make room for another; whether there was one."""
+        oldest = next((each for each in self._connections if self._gate.is_bare(each)), None)
+        if oldest is not None:
+            self._refuse(oldest, "too many connections")
+        return oldest is not None
+
+    async def _look(self) -> None:
+        while True:
+            self._gate.look()
+            await asyncio.sleep(LOOK_AGAIN_AFTER_S)
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        log.warning("closed %s: %s", connection.address, reason[:300])
+        connection.close(reason)
+
+    def _await_request(self, connection: Connection, within_s: float) -> None:
+        """Close a connection over which nothing is asked by then."""
+        if connection.greeting_timer is not None:
+            connection.greeting_timer.cancel()
+        connection.greeting_timer = asyncio.get_running_loop().call_later(
+            within_s, self._refuse, connection, f"no request within {within_s:g} s"
+        )
 
     @property
     def stood_by(self) -> StoodBy | None:
@@ -119,9 +156,18 @@ class StandBy:
     def connection_opened(self, connection: Connection) -> None:
         """Somebody calls."""
         self._connections[connection] = None
+        if problem := self._gate.opened(connection):
+            self._refuse(connection, problem)
+            return
+        while len(self._connections) > self._plan.limits.ungreeted_max_count and self.make_room():
+            pass
+        self._await_request(connection, self._plan.limits.greet_within_s)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
         """Only orders are understood here."""
+        if not self._gate.admits(connection, frame):
+            return
+        self._await_request(connection, self._plan.limits.idle_within_s)
         if isinstance(frame, ReplicaRequest):
             problem = self._answer(frame)
             connection.send(ReplicaReply(not problem, problem))
@@ -147,3 +193,4 @@ class StandBy:
     def connection_closed(self, connection: Connection) -> None:
         """Whoever called has gone."""
         self._connections.pop(connection, None)
+        self._gate.closed(connection)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Final, Protocol, cast
 
 from trimtab.network.links.heartbeat import Silence
-from trimtab.protocol.codec import FRAME_MAX_BYTES, FrameReader, ProtocolError, encode_frame
+from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES, FRAME_MAX_BYTES, FrameReader, ProtocolError, encode_frame
 from trimtab.protocol.frames import Frame, Goodbye
 
 if sys.platform == "linux":  # here, for a process without descriptors can load nothing later
@@ -140,6 +141,15 @@ class Connection(asyncio.Protocol):
     def is_made(self) -> bool:
         """Whether the connection stands: whoever called has greeted."""
         return self._transport is not None and not self.closing
+
+    def certificate(self) -> Mapping[str, object]:
+        """The peer's certificate as it was verified; empty if it has shown none."""
+        found = None if self._transport is None else self._transport.get_extra_info("peercert")
+        return found or {}
+
+    def allow_frames_of_clients(self) -> None:
+        """Whoever has greeted may send more at once."""
+        self._reader.frame_max_bytes = max(self._reader.frame_max_bytes, CLIENT_FRAME_MAX_BYTES)
 
     def allow_frames_of_brokers(self) -> None:
         """Brokers pass on what clients sent, with a few bytes more."""

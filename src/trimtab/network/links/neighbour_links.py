@@ -26,6 +26,7 @@ from trimtab.network.clock import now_s
 from trimtab.network.failover.process_identity import yields_to
 from trimtab.network.links.address import Address
 from trimtab.network.links.connection import Connection, ConnectionOwner
+from trimtab.network.security import caller
 from trimtab.protocol.frames import Hello
 
 GREETING_WITHIN_S: Final = 5.0
@@ -212,7 +213,6 @@ class NeighbourLinks:
         self._keepers[neighbour] = asyncio.get_running_loop().create_task(self._keep(neighbour, address))
 
     async def _keep(self, neighbour: str, address: Address) -> None:
-        loop = asyncio.get_running_loop()
         wait_s = BACKOFF_MIN_S
         while True:
             while neighbour in self._up:
@@ -221,7 +221,7 @@ class NeighbourLinks:
             connection = self._calls[neighbour] = Connection(self._owner, neighbour)
             try:
                 async with asyncio.timeout(LINK_WITHIN_S):
-                    await loop.create_connection(partial(_same, connection), address.host, address.port)
+                    await caller.present().dial(partial(_same, connection), address)
                 opened_s = now_s()
                 await connection.wait_closed()
                 if now_s() - opened_s > GREETING_WITHIN_S:

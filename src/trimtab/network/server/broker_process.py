@@ -31,6 +31,9 @@ from trimtab.network.links.heartbeat import Heartbeat, HeartbeatConfig
 from trimtab.network.links.neighbour_links import NeighbourLinks
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkPlan
+from trimtab.network.security import caller
+from trimtab.network.security.gate import Asked, Gate
+from trimtab.network.security.listener import Listener
 from trimtab.network.server.back_end import BackEndConnection, token_in
 from trimtab.network.server.capacity import EnforcedCapacity
 from trimtab.network.server.descriptors import DescriptorWatch
@@ -47,7 +50,6 @@ from trimtab.network.server.telemetry import Telemetry
 from trimtab.policies.api import Agent
 from trimtab.policies.multistage.config import COORDINATOR_NAME
 from trimtab.policies.registry import agents_of, objection_to_change
-from trimtab.protocol.codec import CLIENT_FRAME_MAX_BYTES
 from trimtab.protocol.effects import (
     Append,
     Assist,
@@ -164,11 +166,15 @@ class BrokerServer:
         self._intake = Intake(self.broker, self.connections)
         self._turn_is_due = False
         self._is_draining = False
+        self.limits = plan.limits
+        self.gate = Gate(plan, name, go_on=self.frame_received, refuse=self.refuse, happened=self._happened)
+        """Who decides what is heard of those who connect."""
         self.links = NeighbourLinks(self.broker, config.neighbours, self)
         self._descriptors = DescriptorWatch(config.name)
         self._ending = Ending()
         """What becomes of the process when the broker has ended."""
         self._greetings = Greetings(self)
+        self._listener = Listener(self._listen, self._new_connection, plan.limits, self.gate, self._greetings)
         self._loss = ""
         """Why this process has no place in the network any more, if it has none."""
         self._companion = (
@@ -194,6 +200,7 @@ class BrokerServer:
             change_policy=self._change_policy,
             restart=self._restart,
             membership=self._membership,
+            ended=self._request_ended,
         )
         self._snapshots = self._requests.snapshots
         self._telemetry = Telemetry(self.broker, self._meters, options.recorder, self.carry_out)
@@ -259,13 +266,7 @@ class BrokerServer:
             self._happened(Resumed(self._state.left))
             self._state.left = None
         address = self._listen
-        server = await self.loop.create_server(
-            lambda: Connection(self, frame_max_bytes=CLIENT_FRAME_MAX_BYTES),
-            address.host,
-            address.port,
-            reuse_address=True,
-            backlog=1024,
-        )
+        await self._listener.begin()
         log.info("%s listens at %s", self.broker.name, address)
         for neighbour, where in self._dialled:
             self.links.call(neighbour, where)
@@ -274,7 +275,7 @@ class BrokerServer:
         asking = [self.loop.create_task(self._back_end.run())] if self._back_end is not None else []
         self.report_links()
         await self._stop.wait()
-        server.close()
+        self._listener.close()
         if self._loss:
             self._state.forget()
             raise SecondReplicaError(self._loss)
@@ -323,8 +324,17 @@ class BrokerServer:
         """A peer called or answered: whoever called greets first, and soon."""
         self._greetings.opened(connection)
 
+    def _new_connection(self) -> Connection:
+        return Connection(self, frame_max_bytes=self.limits.greeting_max_bytes)
+
+    def _request_ended(self, connection: Connection, request: Asked, reply: Frame) -> None:
+        if self.gate.ended(connection, request, reply):
+            self._greetings.await_soon(connection)
+
     def frame_received(self, connection: Connection, frame: Frame) -> None:
         """A frame of a peer, which may not have greeted yet."""
+        if not isinstance(frame, Payload | Ack) and not self.gate.admits(connection, frame):
+            return
         match frame:
             case Payload() | Ack() if connection.peer:
                 if unknown := self._intake.problem_with(frame):
@@ -341,9 +351,11 @@ class BrokerServer:
             case Hello() if not connection.peer:
                 self._greetings.came(connection, frame)
             case StatusRequest():
-                connection.send(StatusReply(self._telemetry.status(self)))
+                connection.send(StatusReply(self._telemetry.latest_status(self, self.limits.statuses_per_s)))
+                self._greetings.await_soon(connection)
             case _ if isinstance(frame, SingleRequest | SnapshotRequest):
                 self._greetings.await_no_more(connection)
+                self.gate.began(connection)
                 self._requests.take(connection, frame)
             case Goodbye(reason=reason, leaves=leaves, returns=returns):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
@@ -377,6 +389,7 @@ class BrokerServer:
 
     def connection_closed(self, connection: Connection) -> None:
         """A connection is gone."""
+        self.gate.closed(connection)
         self.forget(connection)
 
     def lose_place(self, why: str) -> None:
@@ -515,6 +528,7 @@ class BrokerServer:
             self._plan_wake()
             if self._companion is not None and not self._companion.is_running():
                 self._stop.set()
+            self.gate.look()
             if self._replacing is not None:
                 self._replacing.look()
             if self._membership is not None:
@@ -585,6 +599,9 @@ def serve(
     options: ProcessOptions = DEFAULT_OPTIONS,
 ) -> Ending:
     """Run one broker of the network in this process until it is asked to end; returns what becomes of the process."""
+
+    if plan.security.is_on:
+        caller.become(caller.Caller.of_broker(plan.security.certificates, name))
 
     async def work() -> Ending:
         return await BrokerServer(plan, name, options).run(ready)

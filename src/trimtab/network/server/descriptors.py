@@ -19,6 +19,9 @@ from trimtab.network.clock import now_s
 if sys.platform != "win32":
     import resource
 
+_MANY_COUNT: Final = 8_192
+"""Where a platform does not tell how many descriptors there are."""
+
 TOLD_EVERY_S: Final = 60.0
 """It is logged so often at most."""
 
@@ -67,7 +70,12 @@ class DescriptorWatch:
                 )
 
 
-def _limit() -> str:
+def descriptors_max_count() -> int:
+    """How many descriptors this process may have."""
     if sys.platform == "win32":
-        return ""
-    return f" (its limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,})"
+        return _MANY_COUNT
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _limit() -> str:
+    return f" (its limit is {descriptors_max_count():,})"

@@ -14,7 +14,6 @@ import msgspec
 from trimtab.network.clock import now_s
 from trimtab.network.failover.liveness_probe import LivenessProbes
 from trimtab.network.links.connection import PLACE_TAKEN, Connection
-from trimtab.network.links.neighbour_links import GREETING_WITHIN_S
 from trimtab.protocol.effects import Close
 from trimtab.protocol.events import Connected
 from trimtab.protocol.frames import Hello, version_problem
@@ -51,10 +50,33 @@ class Greetings:
     def opened(self, connection: Connection) -> None:
         """A peer called or answered: whoever called greets first, and soon."""
         self._ungreeted[connection] = None
+        if problem := self._server.gate.opened(connection):
+            self._server.refuse(connection, problem)
+            return
         if connection.dialled:
             self._greet(connection, self._broker.greeting(connection.dialled))
+        else:
+            while len(self._ungreeted) > self._server.limits.ungreeted_max_count and self.make_room():
+                pass
+        self._await(connection, self._server.limits.greet_within_s)
+
+    def make_room(self) -> bool:
+        """Close the oldest connection that has no meaning yet, to make room for another; whether there was one."""
+        is_bare = self._server.gate.is_bare
+        oldest = next((each for each in self._ungreeted if not each.dialled and is_bare(each)), None)
+        if oldest is not None:
+            self._server.refuse(oldest, "too many connections that have not greeted")
+        return oldest is not None
+
+    def await_soon(self, connection: Connection) -> None:
+        """A request was answered: another one, or a greeting, may follow soon over the same connection."""
+        if not connection.peer and connection.is_open():
+            self._await(connection, self._server.limits.idle_within_s)
+
+    def _await(self, connection: Connection, within_s: float) -> None:
+        self.await_no_more(connection)
         connection.greeting_timer = self._server.loop.call_later(
-            GREETING_WITHIN_S, self._server.refuse, connection, f"no greeting within {GREETING_WITHIN_S:g} s"
+            within_s, self._server.refuse, connection, f"no greeting within {within_s:g} s"
         )
 
     def await_no_more(self, connection: Connection) -> None:
@@ -105,6 +127,7 @@ class Greetings:
         self._connections[name] = connection
         if not connection.dialled:
             self._greet(connection, answer if hello.role == "broker" else server.with_elsewhere(answer))
+        connection.allow_frames_of_clients()
         if hello.role == "broker":
             connection.allow_frames_of_brokers()
             log.info("%s: link to %s is up", self._broker.name, name)
@@ -153,7 +176,7 @@ class Greetings:
         """Hand a greeting to the broker; returns its own one in return, None if the connection is refused."""
         name, broker, epoch = hello.name, self._broker, self._broker.epoch
         answer = broker.greeting(name)
-        effects = broker.handle(Connected(name, hello), now_s())
+        effects = broker.handle(Connected(name, hello, self._server.gate.rights_of(connection)), now_s())
         if broker.epoch > epoch:
             log.info("%s is the incarnation %d of its name, as %s knows", broker.name, broker.epoch, name)
             if self._server.disk is not None:

@@ -61,6 +61,7 @@ class Requests:
         change_policy: Callable[[str], str],
         restart: Callable[[], str],
         membership: Membership | None = None,
+        ended: Callable[[Connection, SingleRequest | SnapshotRequest, Frame], None] = lambda *_: None,
     ) -> None:
         self._broker = broker
         self._links = links
@@ -70,6 +71,7 @@ class Requests:
         self._change_policy = change_policy
         self._restart = restart
         self._membership = membership
+        self._ended = ended
         self.snapshots = Snapshots(broker)
         """Those who want to know for a while what clients publish."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,8 +91,11 @@ class Requests:
         if isinstance(request, SnapshotRequest):
             async for part in self.snapshots.take(request):
                 connection.send(part)
+            self._ended(connection, request, part)
         else:
-            connection.send(await self._do(request))
+            reply = await self._do(request)
+            connection.send(reply)
+            self._ended(connection, request, reply)
 
     async def _do(self, request: SingleRequest) -> Frame:
         here = self._broker.name

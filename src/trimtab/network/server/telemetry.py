@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.core import Broker
+from trimtab.broker.flow.rate_limits import Store
 from trimtab.broker.meters import LoadRecords
 from trimtab.broker.observer import BrokerObserver
 from trimtab.load.indices import LoadIndices
@@ -26,6 +27,9 @@ RECORD_EVERY_S: Final = 1.0
 
 RATE_OVER_TICKS_COUNT: Final = 8
 """Rates are means over so many ticks of the process: the last two seconds."""
+
+STATUSES_BURST_COUNT: Final = 50
+"""So many are made at once after a pause."""
 
 log = logging.getLogger("trimtab.broker")
 
@@ -50,6 +54,8 @@ class Telemetry(BrokerObserver):
         if recorder is not None:
             broker.watched_by(self)
         self._samples: deque[tuple[float, int, int]] = deque(maxlen=RATE_OVER_TICKS_COUNT + 1)
+        self._status: BrokerStatus | None = None
+        self._status_allowance = Store(STATUSES_BURST_COUNT, now_s())
 
     def tick(self, time_s: float) -> None:
         """Look at rates, queues and memory, at steady times."""
@@ -79,6 +85,14 @@ class Telemetry(BrokerObserver):
         except RecordsError as error:
             log.error("%s: nothing more is recorded: %s", self._broker.name, error)
             self._recorder = None
+
+    def latest_status(self, server: BrokerServer, rate_per_s: float) -> BrokerStatus:
+        """How the broker is; where many ask, how it was a moment ago."""
+        wait_s = self._status_allowance.wait_s(rate_per_s, STATUSES_BURST_COUNT, now_s())
+        if self._status is None or wait_s <= 0:
+            self._status_allowance.spend(1)
+            self._status = self.status(server)
+        return self._status
 
     def came(self, client: str, old_broker: str, cause: str, now_s: float) -> None:
         """Record a client that has come from another broker."""

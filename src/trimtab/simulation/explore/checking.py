@@ -73,7 +73,7 @@ class Checkers:
 
     def copy(self, number: int) -> ExplorerChecker:
         """The checker as an object."""
-        checker: ExplorerChecker = pickle.loads(self._images[number])
+        checker: ExplorerChecker = pickle.loads(self._images[number])  # noqa: S301 (images that this process has made)
         return checker
 
     def intern(self, checker: ExplorerChecker) -> int:

@@ -23,6 +23,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
 from random import Random
 from statistics import median
 from typing import Final, TypeVar
@@ -38,6 +40,8 @@ from trimtab.lab.bench.plane.mosquitto import MosquittoSystem
 from trimtab.lab.bench.plane.nats import INSTALL as INSTALL_NATS
 from trimtab.lab.bench.plane.nats import PROGRAM as NATS
 from trimtab.lab.bench.plane.nats import NatsSystem
+from trimtab.lab.bench.plane.secure import INSTALL as INSTALL_SECURE
+from trimtab.lab.bench.plane.secure import SecureTrimtabSystem
 from trimtab.lab.bench.plane.systems import (
     ANSWER_WITHIN_S,
     LoadPublisher,
@@ -56,7 +60,7 @@ from trimtab.simulation.workloads.stock import StockWorkload
 
 Result = TypeVar("Result")
 
-PEERS: Final = ("nats", "mosquitto")
+PEERS: Final = ("nats", "mosquitto", "tls", "permissions")
 RATE_PER_S: Final = 1_000
 TIME_BYTES: Final = 8
 CPU_RESOLUTION_S: Final = 0.01
@@ -213,6 +217,13 @@ def find_systems(against: Sequence[str]) -> tuple[list[Callable[[], MeasuredSyst
     """
     makers: list[Callable[[], MeasuredSystem]] = [TrimtabSystem]
     missing: list[MissingPeer] = []
+    for name in ("tls", "permissions"):
+        if name not in against:
+            continue
+        if find_spec("cryptography") is None:
+            missing.append(MissingPeer(name, INSTALL_SECURE))
+        else:
+            makers.append(partial(SecureTrimtabSystem, has_permissions=name == "permissions"))
     if "nats" in against:
         if find_program(NATS) is not None:
             makers.append(NatsSystem)

@@ -26,6 +26,7 @@ from trimtab.language import Filter, Publication
 from trimtab.network.admin.local_network import free_ports
 from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
+from trimtab.network.security.caller import Caller
 
 ANSWER_WITHIN_S: Final = 30.0
 """A step of a measurement that takes longer than this has gone wrong."""
@@ -265,9 +266,10 @@ def memory_bytes(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def connect(make: Callable[[], Client], address: Address) -> Client:
+async def connect(make: Callable[[], Client], address: Address, caller: Caller | None = None) -> Client:
     """A new connection with its protocol; small messages leave at once."""
-    transport, client = await asyncio.get_running_loop().create_connection(make, address.host, address.port)
+    client = make()
+    transport, _ = await (caller or Caller()).dial(lambda: client, address)
     sock = cast(socket.socket | None, transport.get_extra_info("socket"))
     if sock is not None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

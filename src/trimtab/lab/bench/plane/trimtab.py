@@ -28,6 +28,7 @@ from trimtab.network.admin.local_network import Network
 from trimtab.network.clock import now_s
 from trimtab.network.links.address import Address
 from trimtab.network.network_file import NetworkOptions
+from trimtab.network.security.caller import Caller
 from trimtab.protocol.codec import FrameReader, encode_frame
 from trimtab.protocol.frames import Ack, Frame, Goodbye, Hello, Payload
 from trimtab.protocol.link import Link, LinkConfig
@@ -122,9 +123,19 @@ class TrimtabLevels:
         return publisher, subscribers
 
 
-async def open_subscriber(address: Address, name: str, filters: Sequence[Filter]) -> RawSubscriber:
+async def open_publisher(address: Address, load: PlaneLoad, caller: Caller | None = None) -> LoadPublisher:
+    """A publisher whose advertisement is in force."""
+    publisher = await connect(lambda: _Publisher(load), address, caller)
+    async with asyncio.timeout(ANSWER_WITHIN_S):
+        await publisher.in_force.wait()
+    return publisher
+
+
+async def open_subscriber(
+    address: Address, name: str, filters: Sequence[Filter], caller: Caller | None = None
+) -> RawSubscriber:
     """A subscriber whose subscriptions are in force."""
-    subscriber = await connect(lambda: RawSubscriber(name, filters), address)
+    subscriber = await connect(lambda: RawSubscriber(name, filters), address, caller)
     async with asyncio.timeout(ANSWER_WITHIN_S):
         await subscriber.in_force.wait()
     return subscriber
