@@ -50,7 +50,7 @@ class QueryLimits(msgspec.Struct, frozen=True):
 
         >>> QueryLimits(file_roots=("/data",)).check_path("/data/../etc")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        trimtab.activedata.definitions.fields.ValueMistake: /data/../etc is not below /data, ...
+        trimtab.activedata.definitions.types.ValueMistake: /data/../etc is not below /data, ...
         """
         if self.file_roots is None:
             return
