@@ -98,6 +98,7 @@ class Queries:
 
     def answer(self, query: str, text: str, start: int) -> QueryAnswer:
         """Run a query that stands in a text of statements, and give its rows within the limits."""
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         with self._place(), self._cancelled_in_time() as is_late:
@@ -110,6 +111,9 @@ class Queries:
                 if is_late.is_set():
                     said = f"the query took longer than {self.limits.time_max_s:g} s and was cancelled"
                     raise StatementError(text, start, said) from None
+                if isinstance(error, Py4JJavaError):
+                    said = str(error.java_exception.toString()).partition("\n")[0]
+                    raise ActiveDataError(f"Spark could not answer the query: {said}") from None
                 if not isinstance(error, PySparkException):
                     raise
                 raise placed_error(error, text, start, len(query)) from None

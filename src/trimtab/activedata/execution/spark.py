@@ -136,6 +136,7 @@ def _configuration(settings: SparkSettings, work_dir: Path, log_file: Path) -> d
         **_SESSION_CONFIGURATION,
         "spark.scheduler.mode": "FAIR",
         "spark.locality.wait": "0",
+        "spark.shuffle.readHostLocalDisk": "false",  # workers in containers share a host's name and not its disk
         "spark.cleaner.periodicGC.interval": "10min",
         "spark.sql.codegen.cache.maxEntries": "2000",
     }
