@@ -11,7 +11,13 @@ SOURCE: Final = Path(__file__).parents[1] / "src" / "trimtab"
 MODULES: Final = sorted(SOURCE.rglob("*.py"))
 
 LINES_MAX_COUNT: Final = 600
-LONGER: Final = {"activedata/active.py": 680, "activedata/storage/catalog.py": 640}
+LONGER: Final = {
+    "activedata/active.py": 660,
+    "activedata/definitions/statements.py": 610,
+    "activedata/storage/catalog.py": 620,
+    "broker/core.py": 620,
+    "network/server/broker_process.py": 610,
+}
 """Modules that are over it and must not grow."""
 MODULES_MAX_COUNT: Final = 25
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab.activedata import ActiveData, SparkSettings
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 POSTGRES_JAR = Path("/usr/share/java/postgresql.jar")
 """Where Debian's libpostgresql-jdbc-java puts the driver."""

@@ -10,7 +10,7 @@ from tests.activedata.emergency import City, Pairs, Record, statements
 from trimtab.activedata import ActiveData, StatementError
 from trimtab.activedata.definitions.fields import Scalar
 from trimtab.activedata.execution.channels import RunningChannel
-from trimtab.activedata.execution.spark_views import LOCAL_ROWS_COUNT, SparkViews
+from trimtab.activedata.spark.views import LOCAL_ROWS_COUNT, SparkViews
 
 REPORTS = "CREATE ACTIVE DATASET Reports (reportId STRING, event STRING, x DOUBLE, y DOUBLE) KEY reportId;"
 FEED = "CREATE FEED reports INTO Reports FROM HTTP; START FEED reports; CREATE BROKER B1 AT 'here';"

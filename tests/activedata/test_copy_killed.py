@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trimtab.activedata import ActiveData
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 COPIER = """
 import sys

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.activedata import ActiveData, QueryLimits, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 
 def test_fields_are_found_in_csv_json_and_parquet(active: ActiveData, tmp_path: Path) -> None:

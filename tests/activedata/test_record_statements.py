@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 USERS = "CREATE DATASET Users (id STRING, x DOUBLE, y DOUBLE, note STRING OPTIONAL) KEY id;"
 REPORTS = "CREATE ACTIVE DATASET Reports (id STRING, event STRING, x DOUBLE OPTIONAL) KEY id;"

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, found_ids, report
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.http import Service
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.cli.main import app
 
 

@@ -3,8 +3,8 @@
 from trimtab.activedata.active import ActiveData, Answer
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError, StorageError
 from trimtab.activedata.execution.queries import QueryLimits
-from trimtab.activedata.execution.spark import SparkSettings
 from trimtab.activedata.feeds.feeds import FeedAnswer
+from trimtab.activedata.spark.session import SparkSettings
 from trimtab.activedata.storage.results import Result
 
 __all__ = [

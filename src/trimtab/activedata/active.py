@@ -43,18 +43,18 @@ from trimtab.activedata.execution.executions import Execution
 from trimtab.activedata.execution.inference import inferred_fields
 from trimtab.activedata.execution.queries import Queries, QueryLimits
 from trimtab.activedata.execution.rates import WINDOW_S, SubscriptionRate, measured_rates
-from trimtab.activedata.execution.spark import SparkSettings, is_local
-from trimtab.activedata.execution.spark_views import SparkViews, SubscriptionRow, SubscriptionTable
 from trimtab.activedata.execution.waits import WaitQueries, Waits, compile_waits
 from trimtab.activedata.execution.whole_executions import STATE_NOTE
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState, compile_whole, is_whole
-from trimtab.activedata.execution.worker_probe import probe_workers
 from trimtab.activedata.feeds.feeds import FeedAnswer, Feeds
 from trimtab.activedata.overlay import Overlay
 from trimtab.activedata.record_statements import RecordStatements
 from trimtab.activedata.routines import FUNCTION, PROCEDURE, PythonFunctions, Routines
 from trimtab.activedata.sinks.publishing import Publishing, announcement
 from trimtab.activedata.sinks.sinks import Sinks
+from trimtab.activedata.spark.session import SparkSettings, is_local
+from trimtab.activedata.spark.views import SparkViews, SubscriptionRow, SubscriptionTable
+from trimtab.activedata.spark.worker_probe import probe_workers
 from trimtab.activedata.storage.catalog_entries import (
     BrokerEntry,
     ChannelEntry,

@@ -25,7 +25,7 @@ from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.bulk import BulkLoad, Loaded, cast_frame, files_frame
 from trimtab.activedata.execution.queries import Queries
-from trimtab.activedata.execution.spark_errors import placed_error
+from trimtab.activedata.spark.errors import placed_error
 from trimtab.activedata.storage.changes import CHANGES_MAX_COUNT
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.dead_letters import DeadLetter, DeadLetters

@@ -15,8 +15,8 @@ from trimtab.activedata.definitions.fields import ValueMistake, example_value
 from trimtab.activedata.definitions.routines import CreateFunction, CreateProcedure, Execute, with_arguments
 from trimtab.activedata.errors import ActiveDataError, NotFoundError, StatementError
 from trimtab.activedata.execution.query_analysis import check_query
-from trimtab.activedata.execution.spark_errors import placed_error
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.errors import placed_error
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.activedata.storage.catalog import Catalog
 
 logger = logging.getLogger(__name__)

@@ -142,9 +142,9 @@ def certs_init(
       trimtab certs init examples/secure.toml --for ann
     """
     from trimtab.network.network_file import NetworkFileError, read_network_file
+    from trimtab.network.security.access_control import STAND_BY
     from trimtab.network.security.certificate_files import CertificateFileError
     from trimtab.network.security.certificate_making import Authority, Wanted, identity_file, write_private
-    from trimtab.network.security.gate import STAND_BY
     from trimtab.policies.multistage.config import COORDINATOR_NAME
     from trimtab.security.identities import IdentityError, checked_name
 

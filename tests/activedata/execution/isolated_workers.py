@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, report
 from trimtab.activedata import ActiveData, ActiveDataError, SparkSettings
-from trimtab.activedata.execution.spark_cluster import spark_cluster
+from trimtab.activedata.spark.cluster import spark_cluster
 
 
 def main(kind: str, shared: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, found_ids, report
 from trimtab.activedata import ActiveData, ActiveDataError
-from trimtab.activedata.execution.spark_views import SparkViews
-from trimtab.activedata.execution.worker_probe import probe_workers
+from trimtab.activedata.spark.views import SparkViews
+from trimtab.activedata.spark.worker_probe import probe_workers
 
 
 def test_a_session_of_the_user_is_used_and_left_as_it_is(spark: SparkViews, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.activedata.execution.burst_process import COPIES_COUNT, RECORDS_COUNT
 from trimtab.activedata import ActiveData
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 
 def test_a_burst_that_was_killed_half_way_goes_on_and_every_result_is_there_once(

@@ -8,7 +8,7 @@ import pytest
 from tests.activedata.test_channels import FEED, REPORTS, report
 from trimtab.activedata import ActiveData, QueryLimits, StatementError
 from trimtab.activedata.execution.query_analysis import check_query
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 ALLOWED = [
     "SELECT a, count(*) OVER (PARTITION BY b ORDER BY c ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t u",

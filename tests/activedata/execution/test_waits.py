@@ -7,7 +7,7 @@ import pytest
 
 from tests.activedata.test_channels import FEED, REPORTS, report
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 KINDS = "CREATE DATASET Kinds (event STRING, advice STRING) KEY event; UPSERT INTO Kinds VALUES ('fire', 'run');"
 JOINED = (

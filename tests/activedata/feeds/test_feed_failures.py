@@ -9,9 +9,9 @@ import pytest
 from tests.activedata.test_channels import REPORTS, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.feeds.directory_feed import DirectoryFeed
 from trimtab.activedata.service.status import status
+from trimtab.activedata.spark.views import SparkViews
 
 THINGS = (
     "CREATE ACTIVE DATASET Things (id STRING, t TIMESTAMP OPTIONAL, n BIGINT OPTIONAL, d DOUBLE OPTIONAL) KEY id;"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, found_ids, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.cli.main import app
 from trimtab.network.admin.local_network import free_ports
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.activedata.conftest import POSTGRES_JAR
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.status import status
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.network.admin.local_network import free_ports
 
 BINARIES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), Path("/nowhere"))

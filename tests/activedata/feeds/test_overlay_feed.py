@@ -17,7 +17,7 @@ from tests.activedata.feeds.test_feeds import TRIMTAB, trimtab, wait_for_count
 from tests.activedata.test_channels import REPORTS, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.network.admin.local_network import free_ports
 
 THERE = "class = 'REPORT' AND n IS NOT NULL AND reportId IS NOT NULL AND event IS NOT NULL AND x IS NOT NULL"

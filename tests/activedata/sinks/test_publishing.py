@@ -16,8 +16,8 @@ from tests.activedata.feeds.test_feeds import TRIMTAB, trimtab
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.status import status
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.network.admin.local_network import free_ports
 from trimtab.network.client.subscription import Delivery
 

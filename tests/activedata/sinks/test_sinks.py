@@ -12,10 +12,10 @@ import pytest
 
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, report
 from trimtab.activedata import ActiveData, QueryLimits, StatementError
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.status import BrokerStatus, status
 from trimtab.activedata.sinks import webhook
 from trimtab.activedata.sinks.webhook import signature
+from trimtab.activedata.spark.views import SparkViews
 
 
 class Receiver:

@@ -13,9 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.activedata.test_channels import FEED, OF_TYPE, REPORTS, report
 from trimtab import BlockingClient, Filter, Network
 from trimtab.activedata import ActiveData
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.service.http import Service
 from trimtab.activedata.source.data_source import register
+from trimtab.activedata.spark.views import SparkViews
 
 STOCKS = "class = 'STOCK' AND n IS NOT NULL AND price IS NOT NULL"
 

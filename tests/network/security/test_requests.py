@@ -11,9 +11,9 @@ import pytest
 from tests.network.security.secure_network import PASSWORD, SECRET, SecureNetwork
 from trimtab.network.admin import status as asking
 from trimtab.network.admin.local_network import Network
+from trimtab.network.security.access_control import request_name
 from trimtab.network.security.audit import read_audit
 from trimtab.network.security.caller import Caller
-from trimtab.network.security.gate import request_name
 from trimtab.protocol.frames import (
     AssistRequest,
     DrainRequest,

@@ -13,9 +13,9 @@ from trimtab.activedata.errors import StatementError
 from trimtab.activedata.execution.channel_queries import ChannelQuery, parameter_column
 from trimtab.activedata.execution.executions import plan_text
 from trimtab.activedata.execution.query_analysis import check_query
-from trimtab.activedata.execution.spark_errors import placed_error, spark_reason
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.execution.whole_queries import TIMES, WholeQuery, WholeState
+from trimtab.activedata.spark.errors import placed_error, spark_reason
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
 from trimtab.activedata.storage.datasets import StoredDataset
 

@@ -8,9 +8,9 @@ import msgspec
 
 from trimtab.activedata.execution.batch_sizes import BatchSize
 from trimtab.activedata.execution.channel_queries import ChannelQuery
-from trimtab.activedata.execution.spark_views import SubscriptionTable
 from trimtab.activedata.execution.waits import Waits
 from trimtab.activedata.execution.whole_queries import WholeQuery, WholeState
+from trimtab.activedata.spark.views import SubscriptionTable
 from trimtab.activedata.storage.catalog_entries import ChannelEntry
 
 SLOW_S: Final = 1.0

@@ -24,10 +24,10 @@ from trimtab.activedata.execution.channels import RunningChannel
 from trimtab.activedata.execution.executions import Executions
 from trimtab.activedata.execution.failures import Failures
 from trimtab.activedata.execution.lanes import Lane
-from trimtab.activedata.execution.spark_errors import is_spark_gone
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.execution.waiting_executions import WaitingExecutions
 from trimtab.activedata.execution.whole_executions import WholeExecutions
+from trimtab.activedata.spark.errors import is_spark_gone
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.results import Results

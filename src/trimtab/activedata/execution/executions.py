@@ -25,7 +25,7 @@ from trimtab.activedata.execution.channels import RunningChannel
 from trimtab.activedata.execution.lanes import Lane
 from trimtab.activedata.execution.query_plans import KEPT_SUBSCRIPTIONS_MAX_COUNT, RECORDS_MAX_COUNT, PreparedQueries
 from trimtab.activedata.execution.result_tasks import POSITIONS_PER_TASK, TaskLimits, Written, write_results
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.results import Results

@@ -26,15 +26,15 @@ from trimtab.activedata.errors import StorageError
 from trimtab.activedata.execution.channels import RunningChannel
 from trimtab.activedata.execution.executions import PLANNED, Executions, Found, Part
 from trimtab.activedata.execution.lanes import Lane
-from trimtab.activedata.execution.spark_errors import (
+from trimtab.activedata.execution.whole_executions import WholeExecutions
+from trimtab.activedata.execution.whole_queries import WholeState
+from trimtab.activedata.spark.errors import (
     is_data_mistake,
     is_spark_gone,
     is_statement_mistake,
     is_too_large,
     spark_reason,
 )
-from trimtab.activedata.execution.whole_executions import WholeExecutions
-from trimtab.activedata.execution.whole_queries import WholeState
 from trimtab.activedata.storage.datasets import StoredDataset
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.execution.bulk import known_path
-from trimtab.activedata.execution.spark_errors import spark_reason
+from trimtab.activedata.spark.errors import spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

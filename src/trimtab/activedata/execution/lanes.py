@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.views import SparkViews
 
 EXECUTION_MAX_S: Final = 120.0
 """An execution that takes longer is cancelled and done in halves."""

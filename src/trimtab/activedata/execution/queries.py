@@ -16,8 +16,8 @@ from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.definitions.tokens import split_tokens
 from trimtab.activedata.errors import ActiveDataError, StatementError
 from trimtab.activedata.execution.query_analysis import check_query
-from trimtab.activedata.execution.spark_errors import placed_error
-from trimtab.activedata.execution.spark_views import SparkViews
+from trimtab.activedata.spark.errors import placed_error
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.activedata.storage.datasets import StoredDataset
 from trimtab.activedata.storage.delta_tables import DeltaStore
 

@@ -25,8 +25,8 @@ from trimtab.activedata.storage.dead_letters import DeadLetter, DeadLetters
 from trimtab.activedata.supervision import SupervisedThread
 
 if TYPE_CHECKING:
-    from trimtab.activedata.execution.spark_views import SparkViews
     from trimtab.activedata.overlay import Overlay
+    from trimtab.activedata.spark.views import SparkViews
 
 
 class FeedAnswer(msgspec.Struct, frozen=True):

@@ -17,9 +17,9 @@ import msgspec
 from trimtab.activedata.definitions.fields import ValueMistake
 from trimtab.activedata.definitions.statements import JdbcSource
 from trimtab.activedata.errors import ActiveDataError
-from trimtab.activedata.execution.spark_errors import spark_reason
-from trimtab.activedata.execution.spark_views import SparkViews
 from trimtab.activedata.feeds.raw_records import RawRecord, row_record
+from trimtab.activedata.spark.errors import spark_reason
+from trimtab.activedata.spark.views import SparkViews
 from trimtab.activedata.storage.catalog import Catalog
 from trimtab.activedata.storage.catalog_entries import FeedEntry
 from trimtab.activedata.storage.datasets import StoredDataset

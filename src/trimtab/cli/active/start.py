@@ -72,9 +72,9 @@ def start(  # noqa: PLR0917 (each one is an option)
     from trimtab.activedata.active import ActiveData
     from trimtab.activedata.errors import ActiveDataError
     from trimtab.activedata.execution.queries import QueryLimits
-    from trimtab.activedata.execution.spark import LOCAL_MASTER, SparkSettings
     from trimtab.activedata.service.access import AccessError, rules_for
     from trimtab.activedata.service.http import Service
+    from trimtab.activedata.spark.session import LOCAL_MASTER, SparkSettings
     from trimtab.network.failover.process_identity import ProcessIdentity
 
     companion = None if stop_with is None else ProcessIdentity.of_process(stop_with)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from trimtab.activedata.execution.spark_cluster import spark_cluster
+from trimtab.activedata.spark.cluster import spark_cluster
 from trimtab.operations.emergency.application import Report, found_by
 from trimtab.operations.emergency.city import EmergencyCity, statements
 

@@ -105,7 +105,7 @@ def _made() -> str:
 
 @contextmanager
 def _session(master: str) -> Iterator[SparkSession]:
-    from trimtab.activedata.execution.spark import SparkSettings, start_spark, stop_spark
+    from trimtab.activedata.spark.session import SparkSettings, start_spark, stop_spark
 
     with tempfile.TemporaryDirectory() as work_dir:
         session = start_spark(SparkSettings(master=master, memory_mb=1_024), Path(work_dir))

@@ -124,7 +124,7 @@ def run_encoded(job: bytes) -> bytes:
 
 @contextmanager
 def _context(master: str) -> Iterator[SparkContext]:
-    from trimtab.activedata.execution.spark import SparkSettings, start_spark, stop_spark
+    from trimtab.activedata.spark.session import SparkSettings, start_spark, stop_spark
 
     with tempfile.TemporaryDirectory() as work_dir:
         places_count = str(os.cpu_count() or 1)

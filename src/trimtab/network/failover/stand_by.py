@@ -17,7 +17,7 @@ from trimtab.network.links.address import Address, is_of_this_host
 from trimtab.network.links.connection import CLOSE_WITHIN_S, Connection
 from trimtab.network.network_file import NetworkPlan
 from trimtab.network.security import caller
-from trimtab.network.security.gate import Gate, stand_by_name
+from trimtab.network.security.access_control import AccessControl, stand_by_name
 from trimtab.network.security.listener import Listener
 from trimtab.protocol.frames import Frame, ReachRequest, ReplicaReply, ReplicaRequest, VoiceRequest
 
@@ -36,10 +36,12 @@ class StandBy:
         self._order: asyncio.Future[ReplicaOrder | None] = asyncio.get_running_loop().create_future()
         self._connections: dict[Connection, None] = {}
         self._name = stand_by_name(plan, address)
-        self._gate = Gate(plan, self._name, go_on=self.frame_received, refuse=self._refuse, happened=lambda event: None)
+        self._access = AccessControl(
+            plan, self._name, go_on=self.frame_received, refuse=self._refuse, happened=lambda event: None
+        )
         limits = plan.limits
         self._listener = Listener(
-            address, lambda: Connection(self, frame_max_bytes=limits.greeting_max_bytes), limits, self._gate, self
+            address, lambda: Connection(self, frame_max_bytes=limits.greeting_max_bytes), limits, self._access, self
         )
         self._finding: set[asyncio.Task[None]] = set()
         self._membership: Membership | None = None
@@ -74,14 +76,14 @@ class StandBy:
 
     def make_room(self) -> bool:
         """Close the oldest connection, to make room for another; whether there was one."""
-        oldest = next((each for each in self._connections if self._gate.is_bare(each)), None)
+        oldest = next((each for each in self._connections if self._access.is_bare(each)), None)
         if oldest is not None:
             self._refuse(oldest, "too many connections")
         return oldest is not None
 
     async def _look(self) -> None:
         while True:
-            self._gate.look()
+            self._access.look()
             await asyncio.sleep(LOOK_AGAIN_AFTER_S)
 
     def _refuse(self, connection: Connection, reason: str) -> None:
@@ -156,7 +158,7 @@ class StandBy:
     def connection_opened(self, connection: Connection) -> None:
         """Somebody calls."""
         self._connections[connection] = None
-        if problem := self._gate.opened(connection):
+        if problem := self._access.opened(connection):
             self._refuse(connection, problem)
             return
         while len(self._connections) > self._plan.limits.ungreeted_max_count and self.make_room():
@@ -165,7 +167,7 @@ class StandBy:
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
         """Only orders are understood here."""
-        if not self._gate.admits(connection, frame):
+        if not self._access.admits(connection, frame):
             return
         self._await_request(connection, self._plan.limits.idle_within_s)
         if isinstance(frame, ReplicaRequest):
@@ -193,4 +195,4 @@ class StandBy:
     def connection_closed(self, connection: Connection) -> None:
         """Whoever called has gone."""
         self._connections.pop(connection, None)
-        self._gate.closed(connection)
+        self._access.closed(connection)

@@ -1,4 +1,4 @@
-"""What `trimtab.security` decides, with files, sockets and clocks: TLS, the gate of a broker, limits against strangers.
+"""What `trimtab.security` decides, with files, sockets and clocks: TLS, access control, limits against strangers.
 
-Read `gate.py` first: everything that a broker's process is told by somebody passes it.
+Read `access_control.py` first: everything that a broker's process is told by somebody passes it.
 """

@@ -32,7 +32,7 @@ from trimtab.network.links.neighbour_links import NeighbourLinks
 from trimtab.network.loops import run
 from trimtab.network.network_file import NetworkPlan
 from trimtab.network.security import caller
-from trimtab.network.security.gate import Asked, Gate
+from trimtab.network.security.access_control import AccessControl, Asked
 from trimtab.network.security.listener import Listener
 from trimtab.network.server.back_end import BackEndConnection, token_in
 from trimtab.network.server.capacity import EnforcedCapacity
@@ -167,14 +167,14 @@ class BrokerServer:
         self._turn_is_due = False
         self._is_draining = False
         self.limits = plan.limits
-        self.gate = Gate(plan, name, go_on=self.frame_received, refuse=self.refuse, happened=self._happened)
+        self.access = AccessControl(plan, name, go_on=self.frame_received, refuse=self.refuse, happened=self._happened)
         """Who decides what is heard of those who connect."""
         self.links = NeighbourLinks(self.broker, config.neighbours, self)
         self._descriptors = DescriptorWatch(config.name)
         self._ending = Ending()
         """What becomes of the process when the broker has ended."""
         self._greetings = Greetings(self)
-        self._listener = Listener(self._listen, self._new_connection, plan.limits, self.gate, self._greetings)
+        self._listener = Listener(self._listen, self._new_connection, plan.limits, self.access, self._greetings)
         self._loss = ""
         """Why this process has no place in the network any more, if it has none."""
         self._companion = (
@@ -328,12 +328,12 @@ class BrokerServer:
         return Connection(self, frame_max_bytes=self.limits.greeting_max_bytes)
 
     def _request_ended(self, connection: Connection, request: Asked, reply: Frame) -> None:
-        if self.gate.ended(connection, request, reply):
+        if self.access.ended(connection, request, reply):
             self._greetings.await_soon(connection)
 
     def frame_received(self, connection: Connection, frame: Frame) -> None:
         """A frame of a peer, which may not have greeted yet."""
-        if not isinstance(frame, Payload | Ack) and not self.gate.admits(connection, frame):
+        if not isinstance(frame, Payload | Ack) and not self.access.admits(connection, frame):
             return
         match frame:
             case Payload() | Ack() if connection.peer:
@@ -355,7 +355,7 @@ class BrokerServer:
                 self._greetings.await_soon(connection)
             case _ if isinstance(frame, SingleRequest | SnapshotRequest):
                 self._greetings.await_no_more(connection)
-                self.gate.began(connection)
+                self.access.began(connection)
                 self._requests.take(connection, frame)
             case Goodbye(reason=reason, leaves=leaves, returns=returns):
                 log.info("%s: %s says goodbye: %s", self.broker.name, connection.peer or connection.address, reason)
@@ -389,7 +389,7 @@ class BrokerServer:
 
     def connection_closed(self, connection: Connection) -> None:
         """A connection is gone."""
-        self.gate.closed(connection)
+        self.access.closed(connection)
         self.forget(connection)
 
     def lose_place(self, why: str) -> None:
@@ -528,7 +528,7 @@ class BrokerServer:
             self._plan_wake()
             if self._companion is not None and not self._companion.is_running():
                 self._stop.set()
-            self.gate.look()
+            self.access.look()
             if self._replacing is not None:
                 self._replacing.look()
             if self._membership is not None:

@@ -50,7 +50,7 @@ class Greetings:
     def opened(self, connection: Connection) -> None:
         """A peer called or answered: whoever called greets first, and soon."""
         self._ungreeted[connection] = None
-        if problem := self._server.gate.opened(connection):
+        if problem := self._server.access.opened(connection):
             self._server.refuse(connection, problem)
             return
         if connection.dialled:
@@ -62,7 +62,7 @@ class Greetings:
 
     def make_room(self) -> bool:
         """Close the oldest connection that has no meaning yet, to make room for another; whether there was one."""
-        is_bare = self._server.gate.is_bare
+        is_bare = self._server.access.is_bare
         oldest = next((each for each in self._ungreeted if not each.dialled and is_bare(each)), None)
         if oldest is not None:
             self._server.refuse(oldest, "too many connections that have not greeted")
@@ -176,7 +176,7 @@ class Greetings:
         """Hand a greeting to the broker; returns its own one in return, None if the connection is refused."""
         name, broker, epoch = hello.name, self._broker, self._broker.epoch
         answer = broker.greeting(name)
-        effects = broker.handle(Connected(name, hello, self._server.gate.rights_of(connection)), now_s())
+        effects = broker.handle(Connected(name, hello, self._server.access.rights_of(connection)), now_s())
         if broker.epoch > epoch:
             log.info("%s is the incarnation %d of its name, as %s knows", broker.name, broker.epoch, name)
             if self._server.disk is not None:

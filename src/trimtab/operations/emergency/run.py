@@ -19,7 +19,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from trimtab.activedata.execution.spark_cluster import SparkCluster, spark_cluster
+from trimtab.activedata.spark.cluster import SparkCluster, spark_cluster
 from trimtab.network.admin.local_network import Network, free_ports, plan_text
 from trimtab.network.client.client import Client
 from trimtab.network.client.subscription import Delivery

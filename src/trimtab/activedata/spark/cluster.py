@@ -50,7 +50,7 @@ class SparkCluster:
     def __init__(self, directory: Path, memory_mb: int, shares: Sequence[Path] | None = None) -> None:
         from pyspark.find_spark_home import _find_spark_home
 
-        from trimtab.activedata.execution.java import java_home
+        from trimtab.activedata.spark.java import java_home
 
         self._directory = directory
         self._isolation = [] if shares is None else _isolation([*shares, Path(sys.prefix), *_packages()])

@@ -13,8 +13,8 @@ import msgspec
 from trimtab.activedata.definitions.fields import Field, Scalar, arrow_type, stored
 from trimtab.activedata.execution.channel_queries import parameter_column
 from trimtab.activedata.execution.dataset_frames import base_frame, with_changes
-from trimtab.activedata.execution.spark import SparkSettings, session_beside, start_spark, stop_spark
-from trimtab.activedata.execution.spark_errors import is_spark_gone
+from trimtab.activedata.spark.errors import is_spark_gone
+from trimtab.activedata.spark.session import SparkSettings, session_beside, start_spark, stop_spark
 from trimtab.activedata.storage.dataset_table import DatasetTable
 from trimtab.activedata.storage.delta_tables import DeltaStore
 

@@ -1,4 +1,4 @@
-"""The gate of a broker's process: who has connected, and what they may say before the broker hears of it.
+"""The access control of a broker's process: who has connected, and what they may say before the broker hears of it.
 
     connection -> certificate -> identity -> rights
     greeting   -> credential, if there is one -> identity -> does the name belong to it? -> broker
@@ -62,7 +62,7 @@ class _Caller:
         self.is_read_later = False
 
 
-class Gate:
+class AccessControl:
     """Decides what of all that arrives a broker hears."""
 
     def __init__(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from trimtab.activedata.errors import ActiveDataError
-from trimtab.activedata.execution.spark_errors import spark_reason
+from trimtab.activedata.spark.errors import spark_reason
 from trimtab.activedata.storage.durable_files import make_folder
 
 if TYPE_CHECKING:

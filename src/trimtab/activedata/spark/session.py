@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from trimtab.activedata.errors import ActiveDataError
-from trimtab.activedata.execution.java import java_home
+from trimtab.activedata.spark.java import java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
