@@ -30,8 +30,8 @@ def test_runs_are_tasks_of_spark_and_are_not_repeated(tmp_path: Path) -> None:
     assert "nowhere.csv" in failed["error"]
     (file,) = (out / "runs").glob("*.parquet")
     values = {row["metric"]: row["value"] for row in pq.read_table(file).to_pylist()}
-    assert values["lost_count"] == 0
-    assert values["deliveries_count"] > 0
+    assert values["lost"] == 0
+    assert values["deliveries"] > 0
     assert json.loads((out / "summaries" / f"{file.stem}.json").read_text())["scenario"] == "figure-2-2"
     again = lab("run", "figure-2-2", "--seeds", "1", "--out", str(out))
     assert again.returncode == 0
@@ -40,7 +40,7 @@ def test_runs_are_tasks_of_spark_and_are_not_repeated(tmp_path: Path) -> None:
 
 def test_mistakes_are_told_without_a_spark() -> None:
     for arguments, says in (
-        (("run", "nowhere"), "nowhere: neither a file nor a scenario that comes along"),
+        (("run", "nowhere"), "nowhere: neither a file nor a bundled scenario"),
         (("run", "stock-small", "--set", "duration_s"), "--set duration_s: expected KEY=VALUE"),
     ):
         refused = lab(*arguments)
@@ -79,7 +79,7 @@ paper = "Mine <and> others"
 where = "here"
 says = "more brokers with subscribers cost more messages, in relation to one"
 scenario = "relocation-clustered"
-metric = "message_rate_mean_per_s"
+metric = "details.message_rate_mean_per_s"
 of = {spread = "4"}
 relation_to = {spread = "1"}
 theirs = 2.0
@@ -89,7 +89,7 @@ holds = "> 1"
 where = "here"
 says = "nothing is ever delivered"
 scenario = "figure-2-2"
-metric = "deliveries_count"
+metric = "deliveries"
 of = {}
 holds = "<= 0"
 
@@ -97,7 +97,7 @@ holds = "<= 0"
 where = "elsewhere"
 says = "nobody ran this"
 scenario = "padres-local"
-metric = "balance.moves"
+metric = "moves"
 of = {policy = "none"}
 holds = "<= 0"
 
@@ -105,7 +105,7 @@ holds = "<= 0"
 where = "here"
 says = "it is level at last"
 scenario = "figure-2-2"
-metric = "balance.converged_at_s"
+metric = "details.balance.converged_at_s"
 of = {policy = ""}
 holds = "<= 1"
 
@@ -113,7 +113,7 @@ holds = "<= 1"
 where = "here"
 says = "nothing is lost, in relation to nothing"
 scenario = "figure-2-2"
-metric = "lost_count"
+metric = "lost"
 of = {}
 relation_to = {}
 holds = "<= 0.5"
@@ -122,7 +122,7 @@ holds = "<= 0.5"
 title = "Messages"
 scenario = "relocation-clustered"
 x = "spread"
-metric = "message_rate_mean_per_s"
+metric = "details.message_rate_mean_per_s"
 """
 
 

@@ -176,5 +176,5 @@ def test_a_scenario_says_what_differs_from_its_base() -> None:
     calm, burst = read_scenario("ews-calm"), read_scenario("ews-burst")
     assert (calm.topic, calm.broker) == (burst.topic, burst.broker)
     assert (calm.policy.name, calm.network.uplink, calm.network.latency_s) == ("none", "turns", burst.network.latency_s)
-    with pytest.raises(ScenarioError, match=r"s.toml:1: base: no scenario that comes along is called 'nothing'"):
+    with pytest.raises(ScenarioError, match=r"s.toml:1: base: nothing: neither a file nor a bundled scenario"):
         parse_scenario('base = "nothing"', "s.toml")
