@@ -32,6 +32,7 @@ def run_study_and_tell(
     from trimtab.lab.studies.study_runs import run_study
     from trimtab.protocol.records import RecordsError
     from trimtab.simulation.scenarios.documents import ScenarioError
+    from trimtab.simulation.workloads.quotes import QuotesError
 
     def on_run(run: StudyRun, done_count: int, all_count: int) -> None:
         value = study.values[run.point]
@@ -44,7 +45,7 @@ def run_study_and_tell(
         summary = run_study(
             study, seeds, overrides, folder, processes_count, on_run if show_progress else None, quick=quick
         )
-    except (ScenarioError, RecordsError) as error:
+    except (ScenarioError, QuotesError, RecordsError) as error:
         refuse(str(error))
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(summary), indent=2))
