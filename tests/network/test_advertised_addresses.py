@@ -52,10 +52,11 @@ def test_brokers_call_each_other_and_send_clients_to_where_they_are_reached(tmp_
 
 def test_two_hosts_may_listen_alike_and_nobody_is_reached_at_the_same_address() -> None:
     def network(first: str, second: str) -> str:
-        return "\n".join(
+        brokers = [
             f'[[broker]]\nname = "{name}"\nlisten = "0.0.0.0:7001"\nadvertise = "{address}"'
             for name, address in (("B1", first), ("B2", second))
-        )
+        ]
+        return "\n".join([*brokers, "[security]", "insecure = true"])
 
     parse_network(network("b1.example.org:7001", "b2.example.org:7001"))
     with pytest.raises(NetworkFileError, match=r"8: B1 is reached at b1.example.org:7001 already"):
