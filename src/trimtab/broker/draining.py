@@ -81,7 +81,7 @@ class Draining:
         self.carries = carries
         """Whether the broker stays and carries what its neighbours say to each other."""
         self.phase: Phase = "moving"
-        self.moved_count = 0
+        self._moved_count = 0
         self._asked: dict[str, str] = {}
         """Clients that were asked to move, each with the cause."""
         self._again_s: dict[str, float] = {}
@@ -120,6 +120,11 @@ class Draining:
             self._leaves_at_s = now_s + LEAVES_AFTER_S
         return self._leave(now_s) if self.phase == "leaving" else []
 
+    @property
+    def moved_count(self) -> int:
+        """Clients that have moved: those that were asked and are gone count before the broker looks again."""
+        return self._moved_count + len(self._asked.keys() - {peer.name for peer in self._clients()})
+
     def clients_left(self) -> tuple[ClientToMove, ...]:
         """The clients that are still here, and why as far as is known."""
         return tuple(ClientToMove(peer.name, self._why_here(peer)) for peer in self._clients())
@@ -144,7 +149,7 @@ class Draining:
         for client, cause in list(self._asked.items()):
             outcome = broker.admission.outcome(cause)
             if client not in there or outcome == "":
-                self.moved_count += 1
+                self._moved_count += 1
                 self._why.pop(client, None)
             elif client in waiting:
                 continue
