@@ -85,7 +85,9 @@ def test_a_publisher_process_is_moved_three_times_and_heard_once_and_in_order(
     for stop in STOPS:
         time.sleep(0.5)
         move = trimtab("move", "quotes", stop, file)
-        assert (move.communicate(timeout=30), move.returncode) == (("", ""), 0)
+        said, problem = move.communicate(timeout=30)
+        assert (problem, move.returncode) == ("", 0)
+        assert said.startswith("quotes has moved from ")
         moved_while_feeding.append(feeding.is_alive())
     moves_are_done.set()
     outputs = {name: reader.communicate(timeout=WITHIN_S)[0] for name, reader in readers.items()}
@@ -93,7 +95,8 @@ def test_a_publisher_process_is_moved_three_times_and_heard_once_and_in_order(
     assert publisher.stdout is not None
     assert publisher.stderr is not None
     with publisher.stdout, publisher.stderr:
-        assert (publisher.stdout.read(), publisher.stderr.read()) == ("", "")
+        accepted = "B6 has accepted 20,000 publications of quotes, which has moved 3 times\n"
+        assert (publisher.stdout.read(), publisher.stderr.read()) == ("", accepted)
     assert [process.wait(20) for process in (publisher, *readers.values())] == [0] * 5
     for name, text in outputs.items():
         shown = [json.loads(line) for line in text.splitlines()]

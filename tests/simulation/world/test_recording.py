@@ -135,7 +135,7 @@ def test_sim_run_writes_the_tables_and_replaces_those_of_a_former_run(tmp_path: 
         assert result.exit_code == 0, result.stderr
     deliveries = read_records(tmp_path, "deliveries")
     assert set(deliveries["run"].to_pylist()) == {"stock-small-4"}
-    assert f'"deliveries_count": {sum(deliveries["subscriptions_count"].to_pylist())}' in result.stdout
+    assert f'"deliveries": {sum(deliveries["subscriptions_count"].to_pylist())}' in result.stdout
     assert set(read_records(tmp_path, "load")["time_s"].to_pylist()) >= {10.0, 20.0}
     assert (tmp_path / "summary.json").exists()
     assert CliRunner().invoke(app, [*arguments, "--deliveries-one-in", "0"]).exit_code == 0
