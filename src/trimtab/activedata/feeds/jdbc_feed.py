@@ -44,7 +44,7 @@ def check_jdbc(source: JdbcSource) -> None:
 
     >>> check_jdbc(JdbcSource("jdbc:postgresql://h/shop?loggerFile=/etc/x", "orders"))
     Traceback (most recent call last):
-    trimtab.activedata.definitions.fields.ValueMistake: the parameter 'loggerFile' is not allowed in an address of JDBC
+    trimtab.activedata.definitions.types.ValueMistake: the parameter 'loggerFile' is not allowed in an address of JDBC
     """
     found = _URL.fullmatch(source.url)
     if found is None:
