@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from trimtab.broker.flow.input_queues import InputQueues
@@ -303,8 +304,13 @@ class Sessions:
         waiting: list[tuple[str, AnyMessage]] = []
         if broker.config.acknowledges != "durable":
             tails = {peer.name: tuple(peer.link.undelivered_data()) for peer in peers}
-            neighbours = {peer.name for peer in peers if peer.role == "broker"}
-            waiting = [(source, message) for source, message in broker.data_waiting() if source in neighbours]
+            sides = {peer.name: peer.name for peer in peers if peer.role == "broker"}
+            for assistant in [peer for peer in broker.peers.values() if peer.assists in sides]:
+                # the next incarnation knows no assistant: what is under way to and from one goes the usual way
+                sides[assistant.name] = assistant.assists
+                under_way = (*tails[assistant.assists], *assistant.link.undelivered_data())
+                tails[assistant.assists] = in_publishers_order(under_way)
+            waiting = [(sides[source], message) for source, message in broker.data_waiting() if source in sides]
         if broker.safe is None and broker.replacement is not None:
             waiting = [*broker.replacement.divisions.left_behind(), *waiting]
         return LeftBehind(
@@ -326,3 +332,22 @@ def _publication(message: Sendable) -> Publish | None:
     if isinstance(message, bytes):
         return decode_publication(message)
     return message if isinstance(message, Publish) else None
+
+
+def in_publishers_order(data: Sequence[Sendable]) -> tuple[Sendable, ...]:
+    """The same data with the publications of each publisher by number, in the places that they have together.
+
+    >>> said = [Publish(publisher="p", sequence=number, values={}, origin_s=0.0) for number in (1, 3, 2)]
+    >>> [each.sequence for each in in_publishers_order(said)]
+    [1, 2, 3]
+    """
+    places: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for place, message in enumerate(data):
+        each = decode_publication(message) if isinstance(message, bytes) else message
+        if isinstance(each, Publish):
+            places.setdefault((each.publisher, each.session), []).append((each.sequence, place))
+    ordered = list(data)
+    for own in places.values():
+        for (_, place), (_, source) in zip(own, sorted(own), strict=True):
+            ordered[place] = data[source]
+    return tuple(ordered)
