@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from trimtab.broker.flow.input_queues import InputQueues
 from trimtab.broker.peers import Peer, Watch
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 EPOCH_MAX: Final = 2**53
 """No broker is started so often; beyond it not every language counts exactly."""
+
+
+Waiting = TypeVar("Waiting", AnyMessage, Sendable)
+"""Data that waits, as it was said or as bytes."""
 
 
 class Sessions:
@@ -311,6 +315,9 @@ class Sessions:
                 under_way = (*tails[assistant.assists], *assistant.link.undelivered_data())
                 tails[assistant.assists] = in_publishers_order(under_way)
             waiting = [(sides[source], message) for source, message in broker.data_waiting() if source in sides]
+            if brought := self._brought_by_own_assistant(sides):
+                sources, messages = zip(*waiting, *brought, strict=True)
+                waiting = list(zip(sources, in_publishers_order(messages), strict=True))
         if broker.safe is None and broker.replacement is not None:
             waiting = [*broker.replacement.divisions.left_behind(), *waiting]
         return LeftBehind(
@@ -319,6 +326,24 @@ class Sessions:
             tails={name: tail for name, tail in tails.items() if tail},
             waiting=tuple(waiting),
         )
+
+    def _brought_by_own_assistant(self, sides: Mapping[str, str]) -> list[tuple[str, AnyMessage]]:
+        """Publications that this broker's assistant has passed on to it, as if they came the usual way."""
+        broker = self._broker
+        own = {peer.name for peer in broker.peers.values() if peer.assists == broker.name}
+        publications = [
+            (source, message) for source, message in broker.data_waiting() if source in own and type(message) is Publish
+        ]
+        return [(hop, each) for _, each in publications if (hop := self._announced_by(each, sides))]
+
+    def _announced_by(self, publication: Publish, sides: Mapping[str, str]) -> str:
+        """The neighbour that has told an advertisement of a publication, if one has."""
+        for route in self._broker.tables.advertisements.values():
+            if route.filter.matches(publication.values):
+                for hop in route.hops:
+                    if hop in sides:
+                        return sides[hop]
+        return ""
 
     def resumed(self, left: LeftBehind, now_s: float) -> None:
         """The incarnation before was asked to end: its clients are known, and what it had goes on."""
@@ -334,7 +359,7 @@ def _publication(message: Sendable) -> Publish | None:
     return message if isinstance(message, Publish) else None
 
 
-def in_publishers_order(data: Sequence[Sendable]) -> tuple[Sendable, ...]:
+def in_publishers_order(data: Sequence[Waiting]) -> tuple[Waiting, ...]:
     """The same data with the publications of each publisher by number, in the places that they have together.
 
     >>> said = [Publish(publisher="p", sequence=number, values={}, origin_s=0.0) for number in (1, 3, 2)]
