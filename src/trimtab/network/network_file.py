@@ -347,9 +347,8 @@ class _NetworkReader:
             return read()
         except SettingsError as error:
             path = error.key.split(".")
-            if path == ["policy"]:  # its name is wrong
-                self._refuse(line_of(self._lines, ["policy", "name"]) or 1, f"policy: {error.reason}")
-            told = error.reason if path[-1] in error.reason else f"{path[-1]}: {error.reason}"
+            is_named = path[-1] in error.reason or len(path) < 2
+            told = error.reason if is_named else f"{path[-1]}: {error.reason}"
             self._refuse(line_of(self._lines, path) or 1, told)
 
     def _tables(self, section: str) -> list[dict[str, Any]]:

@@ -56,6 +56,4 @@ def test_a_wrong_policy_ends_every_command_with_file_and_line(tmp_path: Path) ->
     file.write_text('[policy]\nname = "magic"\n[[broker]]\nname = "B1"\nlisten = "127.0.0.1:7001"\n', encoding="utf-8")
     for command in ("up", "status", "load"):
         code, error = trimtab(command, str(file))
-        assert code == 2 and error.startswith(
-            f"{file}:2: policy: no policy is called magic; expected one of none, naive"
-        )
+        assert code == 2 and error.startswith(f"{file}:1: no policy is called magic; expected one of none, naive")
